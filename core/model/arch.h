@@ -1,0 +1,35 @@
+#pragma once
+// What a decoder is made of, as a description. Read from a Hugging Face config.json by core/io/hf_config.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+enum class RopeScaling : uint8_t { none, linear, llama3 };
+
+/// Rotary position embedding: inv_freq[j] = theta^(-2j/D), then scaled.
+struct Rope {
+  double theta = 10000;
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1;                                 ///< linear, llama3
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
+  int64_t original_max_position = 8192;              ///< llama3
+};
+
+/// A Llama-family decoder: pre-norm, RMSNorm, rotary, grouped-query attention, SwiGLU.
+struct Arch {
+  std::string model_type = "llama";
+  int64_t vocab = 0, hidden = 0, intermediate = 0, layers = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t max_positions = 0;
+  double norm_eps = 1e-6;
+  bool tied = false;
+  double initializer_range = 0.02;
+  Rope rope;
+};
+
+/// Inverse frequencies after scaling, [head_dim / 2], in double.
+std::vector<double> rope_inverse_frequencies(const Rope& rope, int64_t head_dim);
+
+}  // namespace tandem

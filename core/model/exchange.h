@@ -1,0 +1,62 @@
+#pragma once
+// How a model meets whoever keeps its weights and gradients.
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/base/tensor.h"
+#include "core/device/device.h"
+#include "core/model/params.h"
+
+namespace tandem {
+
+class ParamSource;
+
+/// The right to read one block's weights of one version on one stream, until it is released or destroyed.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(ParamSource& source, BlockId block, Stream& stream, Tensor weights)
+      : source_(&source), block_(block), stream_(&stream), weights_(weights) {}
+  Lease(Lease&& other) noexcept { *this = std::move(other); }
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease();
+  /// Ends the lease: the weights may be overwritten once what the stream holds so far has passed.
+  void release();
+  /// [numel of the block] flat, in the training dtype.
+  [[nodiscard]] Tensor weights() const { return weights_; }
+
+ private:
+  ParamSource* source_ = nullptr;
+  BlockId block_ = 0;
+  Stream* stream_ = nullptr;
+  Tensor weights_;
+};
+
+/// Where weights come from.
+class ParamSource {
+ public:
+  virtual ~ParamSource() = default;
+  /// The block's weights of exactly this version (asserted); the stream waits until they are there.
+  [[nodiscard]] virtual Lease acquire(BlockId block, int64_t version, Pass pass, Stream& stream) = 0;
+  /// A hint that the block is wanted soon; resident weights ignore it.
+  virtual void prefetch(BlockId block, Pass pass) = 0;
+
+ private:
+  friend class Lease;
+  virtual void released(BlockId block, Stream& stream) = 0;
+};
+
+/// Where gradients go. Open and close once per use of a block and pass over it.
+class GradSink {
+ public:
+  virtual ~GradSink() = default;
+  /// The fp32 accumulator of this use, [numel of the block] flat: zero the first time, then as the last close
+  /// left it.
+  [[nodiscard]] virtual Tensor open(BlockId block, Stream& stream) = 0;
+  /// Everything of this use and pass has been added. At the last use of the last pass the uses are added in
+  /// their order of arrival and rounded to the training dtype once.
+  virtual void close(BlockId block, Stream& stream) = 0;
+};
+
+}  // namespace tandem

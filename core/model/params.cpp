@@ -1,0 +1,104 @@
+#include "core/model/params.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/glob.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kAlign = 64;  // elements: the boundary of Adam's ranges and of compact formats' groups
+
+int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace
+
+ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) {
+  add_block("embedding", a.tied ? 2 : 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
+  add("model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
+  for (int64_t i = 0; i < a.layers; ++i) {
+    add_block(fmt::format("layer {}", i), 1, 1, 1);
+    const std::string layer = fmt::format("model.layers.{}.", i);
+    add(layer + "input_layernorm.weight", {a.hidden}, Init::ones);
+    add(layer + "self_attn.q_proj.weight", {a.heads * a.head_dim, a.hidden}, Init::normal);
+    add(layer + "self_attn.k_proj.weight", {a.kv_heads * a.head_dim, a.hidden}, Init::normal);
+    add(layer + "self_attn.v_proj.weight", {a.kv_heads * a.head_dim, a.hidden}, Init::normal);
+    add(layer + "self_attn.o_proj.weight", {a.hidden, a.heads * a.head_dim}, Init::normal);
+    add(layer + "post_attention_layernorm.weight", {a.hidden}, Init::ones);
+    add(layer + "mlp.gate_proj.weight", {a.intermediate, a.hidden}, Init::normal);
+    add(layer + "mlp.up_proj.weight", {a.intermediate, a.hidden}, Init::normal);
+    add(layer + "mlp.down_proj.weight", {a.hidden, a.intermediate}, Init::normal);
+  }
+  add_block("head", 0, 1, 1);
+  add("model.norm.weight", {a.hidden}, Init::ones);
+  if (!a.tied) add("lm_head.weight", {a.vocab, a.hidden}, Init::normal);
+
+  for (const std::string& glob : no_decay) {
+    bool matched = false;
+    for (ParamSpec& spec : params_)
+      if (glob_matches(glob, spec.name)) {
+        spec.decay = false;
+        matched = true;
+      }
+    CHECK(matched, Status::usage, fmt::format("no parameter is named \"{}\"", printable(glob)),
+          "optimizer.params.no_decay", "names look like " + params_.front().name + "; * and ? are wildcards");
+  }
+}
+
+void ParamTable::add_block(std::string name, int forward_uses, int backward_uses, int grad_uses) {
+  blocks_.push_back(
+      {std::move(name), 0, static_cast<int>(params_.size()), 0, forward_uses, backward_uses, grad_uses});
+}
+
+void ParamTable::add(std::string name, std::vector<int64_t> shape, Init init) {
+  BlockSpec& block = blocks_.back();
+  ParamSpec spec;
+  spec.name = std::move(name);
+  spec.numel = 1;
+  for (const int64_t dim : shape) spec.numel *= dim;
+  spec.decay = shape.size() >= 2;
+  spec.shape = std::move(shape);
+  spec.block = block_count() - 1;
+  spec.offset = block.numel;
+  spec.init = init;
+  block.numel += aligned(spec.numel);
+  ++block.param_count;
+  parameter_count_ += spec.numel;
+  padded_count_ += aligned(spec.numel);
+  params_.push_back(std::move(spec));
+}
+
+int64_t ParamTable::largest_block() const {
+  int64_t largest = 0;
+  for (const BlockSpec& block : blocks_) largest = std::max(largest, block.numel);
+  return largest;
+}
+
+std::span<const ParamSpec> ParamTable::of_block(BlockId id) const {
+  const BlockSpec& spec = block(id);
+  return std::span(params_).subspan(static_cast<size_t>(spec.first_param),
+                                    static_cast<size_t>(spec.param_count));
+}
+
+const ParamSpec* ParamTable::find(std::string_view name) const {
+  const auto found =
+      std::find_if(params_.begin(), params_.end(), [&](const ParamSpec& spec) { return spec.name == name; });
+  return found == params_.end() ? nullptr : &*found;
+}
+
+std::vector<DecayRange> ParamTable::decay_ranges(BlockId id) const {
+  std::vector<DecayRange> ranges;
+  for (const ParamSpec& spec : of_block(id)) {
+    if (ranges.empty() || ranges.back().decay != spec.decay) ranges.push_back({spec.offset, 0, spec.decay});
+    ranges.back().count = spec.offset + aligned(spec.numel) - ranges.back().begin;
+  }
+  return ranges;
+}
+
+Tensor ParamTable::view(const ParamSpec& spec, Tensor block) {
+  return {block.flat(spec.offset, spec.numel).raw(), block.dtype(), std::span<const int64_t>(spec.shape)};
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+#pragma once
+// The parameters of a model: the only list of them. Names, shapes, blocks, offsets, decay, initial values.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "core/model/arch.h"
+
+namespace tandem {
+
+using BlockId = int;
+
+/// Why a block's weights are read.
+enum class Pass : uint8_t { forward, recompute, backward };
+
+enum class Init : uint8_t { normal, ones };
+
+/// One parameter: a tensor under its Hugging Face name, inside the flat memory of its block.
+struct ParamSpec {
+  std::string name;            ///< "model.layers.3.mlp.up_proj.weight", as stored in model files
+  std::vector<int64_t> shape;  ///< as stored
+  BlockId block = 0;
+  int64_t offset = 0;  ///< elements from the block's start; a multiple of 64
+  int64_t numel = 0;
+  bool decay = false;        ///< weight decay applies: rank >= 2 and not named in optimizer.params.no_decay
+  Init init = Init::normal;  ///< normal: mean 0, std initializer_range
+};
+
+/// The unit of lease, gradient bucket, optimizer step, upload and checkpoint entry.
+struct BlockSpec {
+  std::string name;   ///< "embedding", "layer 3", "head"
+  int64_t numel = 0;  ///< with the zero padding that brings every parameter to a multiple of 64 elements
+  int first_param = 0, param_count = 0;
+  int forward_uses = 0;   ///< leases of a training step per micro-batch group: forward
+  int backward_uses = 0;  ///< and backward (recompute and backward of one block are one lease)
+  int grad_uses = 0;      ///< gradient buckets that are summed at close: 2 for a tied embedding
+};
+
+/// A range of one block with one decay setting, in whole parameters (adjacent ones merged).
+struct DecayRange {
+  int64_t begin = 0, count = 0;
+  bool decay = false;
+};
+
+class ParamTable {
+ public:
+  /// Blocks: 0 the embedding; 1 .. L the layers; L+1 the final norm and, when untied, the head.
+  /// no_decay: globs ('*', '?') of further names without weight decay. A glob that matches nothing is an
+  /// Error(usage).
+  explicit ParamTable(const Arch& arch, const std::vector<std::string>& no_decay = {});
+
+  [[nodiscard]] const std::vector<ParamSpec>& params() const { return params_; }
+  [[nodiscard]] const std::vector<BlockSpec>& blocks() const { return blocks_; }
+  [[nodiscard]] const BlockSpec& block(BlockId id) const { return blocks_.at(static_cast<size_t>(id)); }
+  [[nodiscard]] int block_count() const { return static_cast<int>(blocks_.size()); }
+  /// Parameters without padding.
+  [[nodiscard]] int64_t parameter_count() const { return parameter_count_; }
+  /// Elements with padding, over all blocks.
+  [[nodiscard]] int64_t padded_count() const { return padded_count_; }
+  [[nodiscard]] int64_t largest_block() const;
+  /// The parameters of one block, in offset order.
+  [[nodiscard]] std::span<const ParamSpec> of_block(BlockId id) const;
+  /// nullptr if there is none of that name.
+  [[nodiscard]] const ParamSpec* find(std::string_view name) const;
+  [[nodiscard]] std::vector<DecayRange> decay_ranges(BlockId id) const;
+  /// The parameter as a tensor in its block's flat memory.
+  [[nodiscard]] static Tensor view(const ParamSpec& spec, Tensor block);
+
+ private:
+  void add_block(std::string name, int forward_uses, int backward_uses, int grad_uses);
+  void add(std::string name, std::vector<int64_t> shape, Init init);
+  std::vector<ParamSpec> params_;
+  std::vector<BlockSpec> blocks_;
+  int64_t parameter_count_ = 0, padded_count_ = 0;
+};
+
+}  // namespace tandem

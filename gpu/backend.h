@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/device/device.h"
+#include "core/device/workers.h"
+
+namespace tandem::gpu {
+
+/// How a device is opened.
+struct OpenOptions {
+  Workers* workers = nullptr;          ///< compute threads; required by "host"; outlives the device
+  size_t memory_limit = 0;             ///< bytes of device memory that may be allocated; 0 = what is free
+  std::optional<uint64_t> chaos_seed;  ///< host: a seeded scheduler instead of threads, poisoned scratch
+  bool check_order = false;  ///< host: vector clocks over every declared access (tests; on with chaos)
+};
+
+/// "host", or "cuda:N" (later). Error(usage) for an unknown kind and for one that is not there, with the
+/// reason.
+std::unique_ptr<Device> open(const std::string& kind, const OpenOptions& options);
+
+}  // namespace tandem::gpu
