@@ -1,0 +1,38 @@
+#pragma once
+// The only door to the BLAS: OpenBLAS's serial build, called by many threads at once.
+#include <cstdint>
+#include <functional>
+
+namespace tandem::gpu {
+
+/// Which operand is stored transposed. C[m, n] = op(A)[m, k] * op(B)[k, n], all row-major.
+enum class Storage : uint8_t {
+  nn,  ///< A [m, k], B [k, n]
+  nt,  ///< A [m, k], B [n, k]
+  tn,  ///< A [k, m], B [k, n]
+};
+
+/// An operand in readable fp32 memory; ld: elements from row to row.
+struct Matrix {
+  const float* data;
+  int64_t ld;
+};
+
+/// One product: c = alpha * op(a) * op(b) + beta * c, on the calling thread. Bits depend on the shape alone.
+struct Gemm {
+  Storage storage;
+  int64_t m, n, k;
+  float alpha;
+  Matrix a, b;
+  float beta;
+  float* c;
+  int64_t ldc;
+};
+void gemm(const Gemm&);
+
+/// Compares a few products of each storage, with edge sizes, with a plain loop. Error(failed) if one is wrong
+/// (some builds of OpenBLAS compute wrongly on CPUs newer than they are) or if the library is a threaded
+/// build. `multiply` is gemm; tests pass a broken one.
+void check_products(const std::function<void(const Gemm&)>& multiply = gemm);
+
+}  // namespace tandem::gpu
