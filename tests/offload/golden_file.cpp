@@ -1,0 +1,141 @@
+#include "tests/offload/golden_file.h"
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+
+namespace tandem::golden {
+
+namespace {
+
+struct ArrayEntry {
+  std::string name, type;
+  size_t count = 0;
+};
+
+size_t size_of_type(const std::string& type) {
+  if (type == "f64") return 8;
+  if (type == "f32" || type == "i32") return 4;
+  throw std::runtime_error("golden: unknown array type " + type);
+}
+
+/// count little-endian elements of type T, as doubles.
+template <class T>
+std::vector<double> widen(const char* bytes, size_t count) {
+  std::vector<double> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));  // the payload is not aligned
+    values[i] = static_cast<double>(value);
+  }
+  return values;
+}
+
+std::vector<double> widen(const ArrayEntry& entry, const char* bytes) {
+  if (entry.type == "f64") return widen<double>(bytes, entry.count);
+  if (entry.type == "f32") return widen<float>(bytes, entry.count);
+  return widen<int32_t>(bytes, entry.count);
+}
+
+RopeScaling scaling_of(const std::string& type) {
+  if (type == "default") return RopeScaling::none;
+  if (type == "linear") return RopeScaling::linear;
+  if (type == "llama3") return RopeScaling::llama3;
+  throw std::runtime_error("golden: unknown rope_type " + type);
+}
+
+template <class Map>
+const typename Map::mapped_type& at(const Map& map, const std::string& key) {
+  const auto found = map.find(key);
+  if (found == map.end()) throw std::runtime_error("golden: there is no " + key);
+  return found->second;
+}
+
+std::string path_of(const std::string& variant, const std::string& extension) {
+  return std::string(TANDEM_SOURCE_DIR) + "/tests/golden/llama_" + variant + extension;
+}
+
+}  // namespace
+
+GoldenFile::GoldenFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string magic = "tandem-golden 1\n", end_mark = "\nend\n";
+  const size_t header_end = bytes.find(end_mark);
+  if (!bytes.starts_with(magic) || header_end == std::string::npos)
+    throw std::runtime_error(path + ": not a golden file");
+
+  std::vector<ArrayEntry> entries;
+  std::istringstream header(bytes.substr(magic.size(), header_end + 1 - magic.size()));
+  for (std::string kind; header >> kind;) {
+    ArrayEntry entry;
+    if (kind == "set" && header >> entry.name)
+      header >> words_[entry.name];
+    else if (kind == "array" && header >> entry.name >> entry.type >> entry.count)
+      entries.push_back(entry);
+    else
+      throw std::runtime_error(path + ": bad header line " + kind + " " + entry.name);
+  }
+
+  size_t at = header_end + end_mark.size();
+  for (const ArrayEntry& entry : entries) {
+    const size_t size = entry.count * size_of_type(entry.type);
+    if (size > bytes.size() - at) throw std::runtime_error(path + ": ends inside " + entry.name);
+    arrays_[entry.name] = widen(entry, bytes.data() + at);
+    at += size;
+  }
+  if (at != bytes.size()) throw std::runtime_error(path + ": bytes after the last array");
+}
+
+const std::string& GoldenFile::word(const std::string& key) const { return at(words_, key); }
+double GoldenFile::number(const std::string& key) const { return std::stod(word(key)); }
+int64_t GoldenFile::integer(const std::string& key) const { return std::stoll(word(key)); }
+const std::vector<double>& GoldenFile::array(const std::string& name) const { return at(arrays_, name); }
+
+double GoldenFile::scalar(const std::string& name) const {
+  const std::vector<double>& values = array(name);
+  if (values.size() != 1) throw std::runtime_error("golden: " + name + " is not one number");
+  return values.front();
+}
+
+std::vector<std::string> GoldenFile::parameters() const {
+  const std::string prefix = "grad.", suffix = ".norm";
+  std::vector<std::string> names;
+  for (const auto& [name, values] : arrays_)
+    if (name.starts_with(prefix) && name.ends_with(suffix))
+      names.push_back(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()));
+  return names;
+}
+
+Arch GoldenFile::arch() const {
+  Arch arch;
+  arch.vocab = integer("vocab");
+  arch.hidden = integer("hidden");
+  arch.intermediate = integer("intermediate");
+  arch.layers = integer("layers");
+  arch.heads = integer("heads");
+  arch.kv_heads = integer("kv_heads");
+  arch.head_dim = integer("head_dim");
+  arch.max_positions = integer("max_positions");
+  arch.norm_eps = number("norm_eps");
+  arch.tied = integer("tied") != 0;
+  arch.rope = {.theta = number("rope_theta"),
+               .scaling = scaling_of(word("rope_type")),
+               .factor = number("rope_factor"),
+               .low_freq_factor = number("rope_low_freq_factor"),
+               .high_freq_factor = number("rope_high_freq_factor"),
+               .original_max_position = integer("rope_original_max_position")};
+  return arch;
+}
+
+const std::vector<std::string>& llama_variants() {
+  static const std::vector<std::string> variants{"untied", "tied", "linear", "llama3", "head_dim"};
+  return variants;
+}
+
+GoldenFile load_llama(const std::string& variant) { return GoldenFile(path_of(variant, ".golden")); }
+std::string llama_config_path(const std::string& variant) { return path_of(variant, ".config.json"); }
+
+}  // namespace tandem::golden
