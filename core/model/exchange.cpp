@@ -5,13 +5,14 @@ namespace tandem {
 Lease& Lease::operator=(Lease&& other) noexcept {
   std::swap(source_, other.source_);
   std::swap(block_, other.block_);
+  std::swap(pass_, other.pass_);
   std::swap(stream_, other.stream_);
   std::swap(weights_, other.weights_);
   return *this;
 }
 
 void Lease::release() {
-  if (source_ != nullptr) std::exchange(source_, nullptr)->released(block_, *stream_);
+  if (source_ != nullptr) std::exchange(source_, nullptr)->released(block_, pass_, *stream_);
 }
 
 Lease::~Lease() {

@@ -16,8 +16,8 @@ class ParamSource;
 class Lease {
  public:
   Lease() = default;
-  Lease(ParamSource& source, BlockId block, Stream& stream, Tensor weights)
-      : source_(&source), block_(block), stream_(&stream), weights_(weights) {}
+  Lease(ParamSource& source, BlockId block, Pass pass, Stream& stream, Tensor weights)
+      : source_(&source), block_(block), pass_(pass), stream_(&stream), weights_(weights) {}
   Lease(Lease&& other) noexcept { *this = std::move(other); }
   Lease& operator=(Lease&& other) noexcept;
   ~Lease();
@@ -29,6 +29,7 @@ class Lease {
  private:
   ParamSource* source_ = nullptr;
   BlockId block_ = 0;
+  Pass pass_ = Pass::forward;
   Stream* stream_ = nullptr;
   Tensor weights_;
 };
@@ -39,12 +40,12 @@ class ParamSource {
   virtual ~ParamSource() = default;
   /// The block's weights of exactly this version (asserted); the stream waits until they are there.
   [[nodiscard]] virtual Lease acquire(BlockId block, int64_t version, Pass pass, Stream& stream) = 0;
-  /// A hint that the block is wanted soon; resident weights ignore it.
-  virtual void prefetch(BlockId block, Pass pass) = 0;
+  /// A hint that the block is wanted soon; weights that are resident ignore it.
+  virtual void prefetch(BlockId /*block*/, Pass /*pass*/) {}
 
  private:
   friend class Lease;
-  virtual void released(BlockId block, Stream& stream) = 0;
+  virtual void released(BlockId block, Pass pass, Stream& stream) = 0;
 };
 
 /// Where gradients go. Open and close once per use of a block and pass over it.

@@ -16,7 +16,7 @@ int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 }  // namespace
 
 ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) {
-  add_block("embedding", a.tied ? 2 : 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
+  add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
   add("model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
   for (int64_t i = 0; i < a.layers; ++i) {
     add_block(fmt::format("layer {}", i), 1, 1, 1);

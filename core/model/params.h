@@ -12,8 +12,8 @@ namespace tandem {
 
 using BlockId = int;
 
-/// Why a block's weights are read.
-enum class Pass : uint8_t { forward, recompute, backward };
+/// Why a block's weights are read. Evaluation's leases don't count among a step's uses.
+enum class Pass : uint8_t { forward, backward, evaluate };
 
 enum class Init : uint8_t { normal, ones };
 

@@ -64,11 +64,11 @@ int64_t wrong_elements(const std::function<void(const Gemm&)>& multiply, Storage
 }  // namespace
 
 void check_products(const std::function<void(const Gemm&)>& multiply) {
-  CHECK(
-      openblas_get_parallel() == 0, Status::failed,
-      fmt::format("the matrix library is a threaded build ({}): its results depend on the number of threads",
-                  openblas_get_config()),
-      "libopenblas", "use the serial build (Debian: libopenblas0-serial) and check LD_LIBRARY_PATH");
+  CHECK(openblas_get_parallel() == 1, Status::failed,
+        fmt::format("the matrix library is not the pthread build ({}): calls from several threads would disturb each other",
+                    openblas_get_config()),
+        "libopenblas", "use Debian's libopenblas0-pthread and check LD_LIBRARY_PATH");
+  openblas_set_num_threads(1);
   struct Shape {
     int64_t m, n, k;
   };

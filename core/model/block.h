@@ -1,0 +1,70 @@
+#pragma once
+// One transformer layer: what it holds, its forward and its backward, in the device's verbs.
+#include <cstdint>
+
+#include "core/device/device.h"
+#include "core/device/ops.h"
+#include "core/model/arch.h"
+#include "core/model/params.h"
+#include "core/run/scratch.h"
+
+namespace tandem {
+
+/// Sizes of one micro-batch in one layer.
+struct LayerShape {
+  int64_t batch = 0, length = 0;
+  int64_t hidden = 0, intermediate = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  float eps = 0;
+  DType dtype = DType::f32;
+  LayerShape(const Arch& arch, DType dtype, int64_t batch, int64_t length);
+  [[nodiscard]] int64_t tokens() const { return batch * length; }
+  [[nodiscard]] int64_t q_width() const { return heads * head_dim; }
+  [[nodiscard]] int64_t kv_width() const { return kv_heads * head_dim; }
+  [[nodiscard]] AttentionShape attention() const;
+};
+
+/// What a layer computes on the way from its input to its output; backward reads all of it. N = B*T.
+struct LayerActivations {
+  Tensor norm1, rstd1;   // [N, H] act, [N] fp32
+  Tensor q, k, v;        // [N, heads*D], [N, kv_heads*D] act; q and k after the rotation
+  Tensor attn, lse;      // [N, heads*D] act, [B, heads, T] fp32
+  Tensor mid;            // [N, H] act: input + attention's output
+  Tensor norm2, rstd2;   // [N, H] act, [N] fp32
+  Tensor gate, up, act;  // [N, F] act
+  LayerActivations(const LayerShape& shape, Scratch& scratch);
+  static size_t bytes(const LayerShape& shape);
+};
+
+/// Gradients inside a layer's backward.
+struct LayerGradients {
+  Tensor act;            // [N, F] act
+  Tensor norm, mid;      // [N, H] act
+  Tensor attn, q, k, v;  // [N, heads*D], [N, heads*D], [N, kv_heads*D] act
+  LayerGradients(const LayerShape& shape, Scratch& scratch);
+  static size_t bytes(const LayerShape& shape);
+};
+
+/// The layer's parameters (or their fp32 gradients) as tensors in the block's flat memory.
+struct LayerParams {
+  Tensor norm1, q, k, v, o, norm2, gate, up, down;
+  LayerParams(const ParamTable& table, BlockId block, Tensor flat);
+};
+
+struct RotaryTables {
+  Tensor cos, sin;  // [T, D/2] fp32
+};
+
+/// y = layer(x).  y, x: [N, H] act; y is another memory than x.
+void layer_forward(Ops& ops, Stream& stream, const LayerShape& shape, const RotaryTables& rotary,
+                   const LayerParams& w, LayerActivations& a, Tensor y, Tensor x);
+/// The same without the last product: what backward needs of a layer whose activations were not kept.
+void layer_recompute(Ops& ops, Stream& stream, const LayerShape& shape, const RotaryTables& rotary,
+                     const LayerParams& w, LayerActivations& a, Tensor x);
+/// d: on entry the gradient of y, on return that of x, [N, H] act. Adds the parameters' gradients to dw.
+/// Destroys a.gate and a.up.
+void layer_backward(Ops& ops, Stream& stream, const LayerShape& shape, const RotaryTables& rotary,
+                    const LayerParams& w, const LayerParams& dw, LayerActivations& a, LayerGradients& g,
+                    Tensor d, Tensor x);
+
+}  // namespace tandem

@@ -1,0 +1,344 @@
+#include "core/model/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/model/block.h"
+#include "core/run/scratch.h"
+
+namespace tandem {
+
+namespace {
+
+size_t rounded(int64_t elements, DType dtype) {
+  return Arena::rounded(static_cast<size_t>(elements) * size_of(dtype));
+}
+
+/// Scratch of the head: the normed input and its gradient, rstd, the final norm's output, one chunk of logits
+/// and of their gradient.
+size_t head_bytes(const Arch& arch, DType dtype, int64_t tokens, bool gradients) {
+  const int64_t rows = std::min(tokens, head_chunk_rows(arch));
+  size_t bytes = rounded(tokens * arch.hidden, dtype) + rounded(tokens, DType::f32) +
+                 rounded(rows * arch.vocab, DType::f32);
+  if (gradients) bytes += rounded(tokens * arch.hidden, dtype);
+  if (gradients && dtype != DType::f32) bytes += rounded(rows * arch.vocab, dtype);
+  return bytes;
+}
+
+}  // namespace
+
+int64_t head_chunk_rows(const Arch& arch) {
+  constexpr int64_t kLogits = int64_t{1} << 24;  // 64 MiB of fp32
+  return std::max<int64_t>(16, kLogits / arch.vocab / 16 * 16);
+}
+
+ModelBytes model_bytes(const Arch& arch, DType dtype, const Window& window, Keep keep) {
+  const LayerShape shape(arch, dtype, window.batch, window.length);
+  const size_t layer = LayerActivations::bytes(shape);
+  const bool kept = keep == Keep::all;
+  ModelBytes bytes;
+  bytes.block_inputs =
+      static_cast<size_t>(window.group * (arch.layers + 2)) * rounded(shape.tokens() * arch.hidden, dtype);
+  bytes.kept = kept ? static_cast<size_t>(window.group * arch.layers) * layer : 0;
+  bytes.scratch = std::max(LayerGradients::bytes(shape) + (kept ? 0 : layer),
+                           head_bytes(arch, dtype, shape.tokens(), true));
+  return bytes;
+}
+
+ModelBytes model_eval_bytes(const Arch& arch, DType dtype, const Window& window) {
+  const LayerShape shape(arch, dtype, window.batch, window.length);
+  ModelBytes bytes;
+  bytes.block_inputs = 2 * rounded(shape.tokens() * arch.hidden, dtype);
+  bytes.scratch = std::max(LayerActivations::bytes(shape), head_bytes(arch, dtype, shape.tokens(), false));
+  return bytes;
+}
+
+struct Activations::Parts {
+  ArenaTensor scratch;                           // of one phase at a time
+  std::vector<ArenaTensor> gradients;            // [m]: what runs back through the blocks
+  std::vector<std::vector<ArenaTensor>> inputs;  // [block 0..L][m]: output of block b = input of block b + 1
+  std::vector<std::vector<ArenaTensor>> kept_memory;  // [layer][m], Keep::all only
+  std::vector<std::vector<LayerActivations>> kept;    // views into kept_memory
+};
+
+Activations::Activations() : parts_(std::make_unique<Parts>()) {}
+Activations::~Activations() = default;
+Activations::Activations(Activations&&) noexcept = default;
+Activations& Activations::operator=(Activations&&) noexcept = default;
+
+class Model::Impl {
+ public:
+  Impl(const Arch& arch, const ParamTable& table, Device& device, HostMemory& host, DType dtype,
+       int64_t length, Stream& stream)
+      : arch_(arch), table_(table), device_(device), ops_(device.ops()), dtype_(dtype), length_(length) {
+    const int64_t half = arch.head_dim / 2;
+    table_buffer_ = device.allocate(table_bytes(arch, length), "tables");
+    table_staging_ = host.allocate(table_bytes(arch, length), "tables");
+    staging_pin_ = device.pin({static_cast<std::byte*>(table_staging_.raw()), table_staging_.bytes()});
+    const Tensor host_cos = table_staging_.tensor(DType::f32, {length, half});
+    const Tensor host_sin = table_staging_.tensor(DType::f32, {length, half}, host_cos.bytes());
+    fill_tables(host_cos.data<float>(), host_sin.data<float>());
+    rotary_.cos = table_buffer_.tensor(DType::f32, {length, half});
+    rotary_.sin = table_buffer_.tensor(DType::f32, {length, half}, rotary_.cos.bytes());
+    stream.copy(rotary_.cos, host_cos);
+    stream.copy(rotary_.sin, host_sin);
+  }
+
+  Activations forward(std::span<const Batch> group, int64_t version, Keep keep, ParamSource& source,
+                      Arena& arena, Stream& s) {
+    Activations activations;
+    Activations::Parts& parts = *activations.parts_;
+    const LayerShape shape = shape_of(group);
+    const Window window{shape.batch, shape.length, static_cast<int64_t>(group.size())};
+    parts.scratch = bytes(arena, model_bytes(arch_, dtype_, window, keep).scratch);
+    for (size_t m = 0; m < group.size(); ++m) parts.gradients.push_back(hidden(arena, shape));
+    parts.inputs.resize(static_cast<size_t>(arch_.layers) + 1);
+    s.range("forward embedding");
+    {
+      const Lease lease = source.acquire(0, version, Pass::forward, s);
+      const Tensor weight = ParamTable::view(table_.of_block(0)[0], lease.weights());
+      for (const Batch& batch : group)
+        look_up(parts.inputs[0].emplace_back(hidden(arena, shape)), weight, batch, s);
+    }
+    for (int64_t layer = 0; layer < arch_.layers; ++layer) {
+      const size_t l = static_cast<size_t>(layer);
+      const auto block = static_cast<BlockId>(layer + 1);
+      s.range(fmt::format("forward layer {}", layer));
+      source.prefetch(block + 1, Pass::forward);
+      const Lease lease = source.acquire(block, version, Pass::forward, s);
+      const LayerParams weights(table_, block, lease.weights());
+      if (keep == Keep::all) parts.kept.emplace_back(), parts.kept_memory.emplace_back();
+      for (size_t m = 0; m < group.size(); ++m) {
+        const Tensor y = parts.inputs[l + 1].emplace_back(hidden(arena, shape));
+        if (keep == Keep::all) parts.kept_memory[l].push_back(bytes(arena, LayerActivations::bytes(shape)));
+        Scratch scratch(device_, s, keep == Keep::all ? parts.kept_memory[l][m] : parts.scratch);
+        LayerActivations a(shape, scratch);
+        layer_forward(ops_, s, shape, rotary_, weights, a, y, parts.inputs[l][m]);
+        if (keep == Keep::all) parts.kept[l].push_back(a);
+      }
+    }
+    return activations;
+  }
+
+  void backward(std::span<const Batch> group, Activations activations, int64_t version, float grad_scale,
+                ParamSource& source, GradSink& sink, Stream& s, Tensor losses) {
+    Activations::Parts& parts = *activations.parts_;
+    const LayerShape shape = shape_of(group);
+    const Inputs& d = parts.gradients;
+    head_backward(group, parts, version, grad_scale, source, sink, s, losses);
+    parts.inputs.pop_back();
+    layers_backward(shape, parts, version, source, sink, s);
+    s.range("backward embedding");
+    const Tensor dtable = ParamTable::view(table_.of_block(0)[0], sink.open(0, s));
+    for (size_t m = 0; m < group.size(); ++m)
+      ops_.embedding_backward(s, dtable, d[m], group[m].tokens.flat());
+    sink.close(0, s);
+  }
+
+  /// Runs one micro-batch forward and calls head(weight, normed rows' begin, rows) for every chunk.
+  template <class Chunk>
+  void forward_only(const Batch& batch, int64_t version, ParamSource& source, Arena& arena, Stream& s,
+                    Chunk chunk) {
+    const LayerShape shape = shape_of({&batch, 1});
+    const ArenaTensor memory =
+        bytes(arena, model_eval_bytes(arch_, dtype_, {shape.batch, shape.length}).scratch);
+    ArenaTensor x = hidden(arena, shape), y = hidden(arena, shape);
+    s.range("evaluate embedding");
+    {
+      const Lease lease = source.acquire(0, version, Pass::evaluate, s);
+      look_up(x, ParamTable::view(table_.of_block(0)[0], lease.weights()), batch, s);
+    }
+    for (int64_t layer = 0; layer < arch_.layers; ++layer) {
+      const auto block = static_cast<BlockId>(layer + 1);
+      s.range(fmt::format("evaluate layer {}", layer));
+      const Lease lease = source.acquire(block, version, Pass::evaluate, s);
+      Scratch scratch(device_, s, memory);
+      LayerActivations a(shape, scratch);
+      layer_forward(ops_, s, shape, rotary_, LayerParams(table_, block, lease.weights()), a, y, x);
+      std::swap(x, y);
+    }
+    evaluate_head(shape, x, memory, version, source, s, chunk);
+  }
+
+ private:
+  using Inputs = std::vector<ArenaTensor>;
+
+  [[nodiscard]] LayerShape shape_of(std::span<const Batch> group) const {
+    ASSERT(!group.empty(), "a group without micro-batches");
+    const LayerShape shape(arch_, dtype_, group[0].tokens.dim(0), group[0].tokens.dim(1));
+    ASSERT(shape.length <= length_, "{} tokens in a model built for {}", shape.length, length_);
+    return shape;
+  }
+  [[nodiscard]] ArenaTensor hidden(Arena& arena, const LayerShape& shape) const {
+    return arena.take(dtype_, {shape.tokens(), arch_.hidden});
+  }
+  [[nodiscard]] static ArenaTensor bytes(Arena& arena, size_t count) {
+    return arena.take(DType::u8, {static_cast<int64_t>(count)});
+  }
+  [[nodiscard]] BlockId head_block() const { return static_cast<BlockId>(arch_.layers + 1); }
+
+  /// Angles in double, rounded once to fp32.
+  void fill_tables(float* cosines, float* sines) const {
+    const std::vector<double> frequencies = rope_inverse_frequencies(arch_.rope, arch_.head_dim);
+    for (int64_t t = 0; t < length_; ++t)
+      for (const double frequency : frequencies) {
+        *cosines++ = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
+        *sines++ = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+      }
+  }
+
+  void look_up(Tensor y, Tensor weight, const Batch& batch, Stream& s) {
+    ops_.embedding_forward(s, y, weight, batch.tokens.flat());
+  }
+
+  /// The leases of the head: its own block, and the embedding's where the two are tied.
+  struct Head {
+    Lease own, tied;
+    Tensor norm, weight;  // [H], [V, H]
+  };
+  Head lease_head(int64_t version, Pass pass, ParamSource& source, Stream& s) {
+    Head head;
+    if (arch_.tied) head.tied = source.acquire(0, version, pass, s);
+    head.own = source.acquire(head_block(), version, pass, s);
+    head.norm = ParamTable::view(table_.of_block(head_block())[0], head.own.weights());
+    head.weight = arch_.tied ? ParamTable::view(table_.of_block(0)[0], head.tied.weights())
+                             : ParamTable::view(table_.of_block(head_block())[1], head.own.weights());
+    return head;
+  }
+
+  void head_backward(std::span<const Batch> group, Activations::Parts& parts, int64_t version,
+                     float grad_scale, ParamSource& source, GradSink& sink, Stream& s, Tensor losses) {
+    const Inputs &x = parts.inputs.back(), &d = parts.gradients;
+    s.range("head");
+    const LayerShape shape = shape_of(group);
+    Head head = lease_head(version, Pass::backward, source, s);
+    const Tensor tied_grads = arch_.tied ? sink.open(0, s) : Tensor{};
+    const Tensor own_grads = sink.open(head_block(), s);
+    const Tensor dnorm = ParamTable::view(table_.of_block(head_block())[0], own_grads);
+    const Tensor dweight = arch_.tied ? ParamTable::view(table_.of_block(0)[0], tied_grads)
+                                      : ParamTable::view(table_.of_block(head_block())[1], own_grads);
+    const int64_t n = shape.tokens(), rows = std::min(n, head_chunk_rows(arch_));
+    for (size_t m = 0; m < group.size(); ++m) {
+      Scratch scratch(device_, s, parts.scratch);
+      const Tensor normed = scratch.take(dtype_, {n, arch_.hidden}), rstd = scratch.take(DType::f32, {n});
+      const Tensor dnormed = scratch.take(dtype_, {n, arch_.hidden});
+      const Tensor logits = scratch.take(DType::f32, {rows, arch_.vocab});
+      const Tensor dlogits = dtype_ == DType::f32 ? logits : scratch.take(dtype_, {rows, arch_.vocab});
+      ops_.rms_norm_forward(s, normed, rstd, x[m], head.norm, shape.eps);
+      for (int64_t begin = 0; begin < n; begin += rows) {
+        const int64_t count = std::min(rows, n - begin);
+        const Tensor chunk = logits.rows(0, count), dchunk = dlogits.rows(0, count),
+                     in = normed.rows(begin, count);
+        ops_.linear_forward(s, chunk, in, head.weight);
+        ops_.softmax_cross_entropy(s, losses.flat(static_cast<int64_t>(m), 1), dchunk, chunk,
+                                   group[m].targets.flat(begin, count), grad_scale);
+        ops_.linear_backward_input(s, dnormed.rows(begin, count), dchunk, head.weight);
+        ops_.linear_backward_weight(s, dweight, dchunk, in);
+      }
+      ops_.rms_norm_backward(s, d[m], dnorm, Tensor{}, dnormed, x[m], head.norm, rstd);
+    }
+    head.own.release();
+    head.tied.release();
+    sink.close(head_block(), s);
+    if (arch_.tied) sink.close(0, s);
+  }
+
+  void layers_backward(const LayerShape& shape, Activations::Parts& parts, int64_t version,
+                       ParamSource& source, GradSink& sink, Stream& s) {
+    const Inputs& d = parts.gradients;
+    const bool kept = !parts.kept.empty();
+    for (int64_t layer = arch_.layers - 1; layer >= 0; --layer) {
+      const auto block = static_cast<BlockId>(layer + 1);
+      s.range(fmt::format("backward layer {}", layer));
+      source.prefetch(block - 1, Pass::backward);
+      Lease lease = source.acquire(block, version, Pass::backward, s);
+      const LayerParams weights(table_, block, lease.weights());
+      const LayerParams grads(table_, block, sink.open(block, s));
+      for (size_t m = 0; m < d.size(); ++m) {
+        Scratch scratch(device_, s, parts.scratch);
+        const Tensor x = parts.inputs.back()[m];
+        std::optional<LayerActivations> again;
+        if (!kept) {
+          again.emplace(shape, scratch);
+          layer_recompute(ops_, s, shape, rotary_, weights, *again, x);
+        }
+        LayerGradients g(shape, scratch);
+        layer_backward(ops_, s, shape, rotary_, weights, grads, kept ? parts.kept.back()[m] : *again, g, d[m],
+                       x);
+      }
+      lease.release();
+      sink.close(block, s);
+      parts.inputs.pop_back();
+      if (kept) parts.kept.pop_back(), parts.kept_memory.pop_back();
+    }
+  }
+
+  template <class Chunk>
+  void evaluate_head(const LayerShape& shape, Tensor x, Tensor memory, int64_t version, ParamSource& source,
+                     Stream& s, Chunk chunk) {
+    s.range("evaluate head");
+    const Head head = lease_head(version, Pass::evaluate, source, s);
+    const int64_t n = shape.tokens(), rows = std::min(n, head_chunk_rows(arch_));
+    Scratch scratch(device_, s, memory);
+    const Tensor normed = scratch.take(dtype_, {n, arch_.hidden}), rstd = scratch.take(DType::f32, {n});
+    const Tensor logits = scratch.take(DType::f32, {rows, arch_.vocab});
+    ops_.rms_norm_forward(s, normed, rstd, x, head.norm, shape.eps);
+    for (int64_t begin = 0; begin < n; begin += rows) {
+      const int64_t count = std::min(rows, n - begin);
+      const Tensor out = logits.rows(0, count);
+      ops_.linear_forward(s, out, normed.rows(begin, count), head.weight);
+      chunk(out, begin);
+    }
+  }
+
+  const Arch arch_;
+  const ParamTable& table_;
+  Device& device_;
+
+ public:
+  Ops& ops_;
+
+ private:
+  const DType dtype_;
+  const int64_t length_;
+  Buffer table_buffer_, table_staging_;
+  Pin staging_pin_;
+  RotaryTables rotary_;
+};
+
+Model::Model(const Arch& arch, const ParamTable& table, Device& device, HostMemory& host, DType dtype,
+             int64_t length, Stream& stream)
+    : impl_(std::make_unique<Impl>(arch, table, device, host, dtype, length, stream)) {}
+Model::~Model() = default;
+
+size_t Model::table_bytes(const Arch& arch, int64_t length) {
+  return static_cast<size_t>(2 * length * (arch.head_dim / 2)) * sizeof(float);
+}
+
+Activations Model::forward(std::span<const Batch> group, int64_t version, Keep keep, ParamSource& source,
+                           Arena& arena, Stream& stream) {
+  return impl_->forward(group, version, keep, source, arena, stream);
+}
+
+void Model::backward(std::span<const Batch> group, Activations activations, int64_t version, float grad_scale,
+                     ParamSource& source, GradSink& sink, Stream& stream, Tensor losses) {
+  impl_->backward(group, std::move(activations), version, grad_scale, source, sink, stream, losses);
+}
+
+void Model::evaluate(const Batch& batch, int64_t version, ParamSource& source, Arena& arena, Stream& stream,
+                     Tensor loss) {
+  impl_->forward_only(batch, version, source, arena, stream, [&](Tensor logits, int64_t begin) {
+    impl_->ops_.softmax_cross_entropy(stream, loss, Tensor{}, logits,
+                                      batch.targets.flat(begin, logits.dim(0)), 0.0f);
+  });
+}
+
+void Model::logits(const Batch& batch, int64_t version, ParamSource& source, Arena& arena, Stream& stream,
+                   Tensor logits) {
+  impl_->forward_only(batch, version, source, arena, stream, [&](Tensor chunk, int64_t begin) {
+    stream.copy(logits.rows(begin, chunk.dim(0)), chunk);
+  });
+}
+
+}  // namespace tandem

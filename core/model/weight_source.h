@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/model/params.h"
+
+namespace tandem {
+
+/// Where a model's first weights come from: a folder, or a seed.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// Fills out, [numel of the parameter], in fp32.
+  virtual void read(const ParamSpec& spec, std::span<float> out) = 0;
+};
+
+/// Normal values with standard deviation `range` (Box-Muller in double over Philox by seed, parameter and
+/// element), norms ones.
+class SeededWeights : public WeightSource {
+ public:
+  SeededWeights(const ParamTable& table, uint64_t seed, double range)
+      : table_(table), seed_(seed), range_(range) {}
+  void read(const ParamSpec& spec, std::span<float> out) override;
+
+ private:
+  const ParamTable& table_;
+  uint64_t seed_;
+  double range_;
+};
+
+}  // namespace tandem
