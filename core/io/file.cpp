@@ -16,13 +16,13 @@ namespace tandem {
 namespace {
 
 /// Why nothing could be opened at the path although somebody named it.
-Error absent(const std::string& path) {
+Error nothing_there(const std::string& path, Status status) {
   std::error_code ignored;
   const auto target = std::filesystem::read_symlink(path, ignored);
   if (!ignored)
-    return {Status::usage, fmt::format("a link to \"{}\", which does not exist", printable(target.string())),
+    return {status, fmt::format("a link to \"{}\", which does not exist", printable(target.string())),
             printable(path), "download or copy the file that the link stands for"};
-  return {Status::usage, "no such file", printable(path), "check the path"};
+  return {status, "no such file", printable(path), "check the path"};
 }
 
 std::string not_regular(mode_t mode) {
@@ -77,11 +77,11 @@ Error system_error(int number, const std::string& doing, const std::string& path
           advice(number)};
 }
 
-File::File(std::string path) : path_(std::move(path)) {
+File::File(std::string path, Status absent) : path_(std::move(path)) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer; for regular files it has no effect.
   descriptor_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor_.get() < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) throw absent(path_);
+    if (errno == ENOENT || errno == ENOTDIR) throw nothing_there(path_, absent);
     throw system_error(errno, "open the file", path_);
   }
   struct stat info {};
@@ -103,8 +103,8 @@ void File::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-std::string read_text(const std::string& path, uint64_t most) {
-  const File file(path);
+std::string read_text(const std::string& path, uint64_t most, Status absent) {
+  const File file(path, absent);
   CHECK(file.size() <= most, Status::failed,
         fmt::format("{} bytes, and at most {} make sense here", file.size(), most), printable(path),
         "check that this is the file that was meant");

@@ -25,9 +25,10 @@ class Descriptor {
 /// A regular file, open for reading. Reads are positioned, so one File serves several threads.
 class File {
  public:
-  /// Follows links. Error(usage) when there is nothing at the path (a dangling link is named with its
-  /// target); Error(failed) when it is no regular file or can't be opened.
-  explicit File(std::string path);
+  /// Follows links. An Error of status `absent` when there is nothing at the path (a dangling link is named
+  /// with its target): usage for a path that the user named, failed for one that another file promised.
+  /// Error(failed) when it is no regular file or can't be opened.
+  explicit File(std::string path, Status absent = Status::usage);
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] uint64_t size() const { return size_; }
   /// Fills out with the bytes from offset on. Error(failed) when the disk fails or the file has become
@@ -41,7 +42,7 @@ class File {
 };
 
 /// The whole file as text. Error(failed) above `most` bytes, before anything is allocated.
-std::string read_text(const std::string& path, uint64_t most);
+std::string read_text(const std::string& path, uint64_t most, Status absent = Status::usage);
 
 /// Error(failed): "cannot DOING: REASON" for an errno, the path as its place, and what to do about such an
 /// errno.

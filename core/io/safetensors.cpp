@@ -65,9 +65,16 @@ constexpr Conversion kConversions[] = {{"F32", 4, convert<float>},
                                        {"F16", 2, convert<f16>},
                                        {"F64", 8, convert<double>}};
 
+const Conversion* conversion_of(const SafetensorsEntry& entry) {
+  const auto* found = std::ranges::find(kConversions, entry.dtype, &Conversion::dtype);
+  return found == std::end(kConversions) ? nullptr : found;
+}
+
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::string path) : file_(std::move(path)) {
+bool converts_to_float(const SafetensorsEntry& entry) { return conversion_of(entry) != nullptr; }
+
+SafetensorsFile::SafetensorsFile(std::string path) : file_(std::move(path), Status::failed) {
   std::string text(header_length(file_), '\0');
   file_.read(8, std::as_writable_bytes(std::span(text)));
   data_begin_ = 8 + text.size();
@@ -88,10 +95,8 @@ void SafetensorsFile::read_bytes(const SafetensorsEntry& entry, uint64_t offset,
 }
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, uint64_t first, std::span<float> out) const {
-  const auto* conversion = std::ranges::find(kConversions, entry.dtype, &Conversion::dtype);
-  CHECK(conversion != std::end(kConversions), Status::failed,
-        fmt::format("weights of dtype {} can't be trained", entry.dtype), place_of(path(), entry.name),
-        "dequantise the checkpoint first (to BF16, F16 or F32)");
+  const Conversion* conversion = conversion_of(entry);
+  ASSERT(conversion != nullptr, "{} read as fp32", entry.dtype);
   if (entry.dtype == "F32") return read_bytes(entry, first * 4, std::as_writable_bytes(out));
   const uint64_t chunk = kChunk / conversion->bytes;
   std::vector<std::byte> raw(std::min<uint64_t>(chunk, out.size()) * conversion->bytes);

@@ -11,8 +11,12 @@
 
 namespace tandem {
 
+/// True for F32, BF16, F16 and F64.
+bool converts_to_float(const SafetensorsEntry& entry);
+
 /// A safetensors file, open for reading. Construction checks the whole header (see parse_safetensors_header)
-/// and reads no data; a file of another kind is called by its name. Serves several threads at once.
+/// and reads no data; a file of another kind is called by its name. All errors are Error(failed). Serves
+/// several threads at once.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::string path);
@@ -26,7 +30,7 @@ class SafetensorsFile {
   /// Fills out with stored bytes, from byte `offset` of the entry's data on.
   void read_bytes(const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) const;
   /// Fills out with elements from `first` on, converted to fp32: exact for F32, BF16 and F16, rounded for
-  /// F64. Error(failed) for other dtypes. Scratch: at most 4 MiB.
+  /// F64. The dtype must be one of these (converts_to_float). Scratch: at most 4 MiB.
   void read(const SafetensorsEntry& entry, uint64_t first, std::span<float> out) const;
 
  private:

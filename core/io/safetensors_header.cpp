@@ -183,20 +183,6 @@ void refuse(const SafetensorsEntry& entry, const std::string& path, std::string 
   throw Error(Status::failed, std::move(what), place_of(path, entry.name), kBadFile);
 }
 
-/// Bytes by shape and dtype, checked against overflow.
-uint64_t size_by_shape(const SafetensorsEntry& entry, const std::string& path) {
-  const Type* type = type_of(entry.dtype);
-  if (type == nullptr) refuse(entry, path, fmt::format("unknown dtype \"{}\"", printable(entry.dtype)));
-  uint64_t bits = type->bits;
-  for (const uint64_t dim : entry.shape)
-    if (__builtin_mul_overflow(bits, dim, &bits))
-      refuse(entry, path, fmt::format("the shape {} is too large for any file", shape_text(entry.shape)));
-  if (bits % 8 != 0)
-    refuse(entry, path,
-           fmt::format("{} values of {} are no whole number of bytes", bits / type->bits, entry.dtype));
-  return bits / 8;
-}
-
 void check_names(const SafetensorsHeader& header, const std::string& path) {
   std::vector<std::string_view> names;
   for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.name);
@@ -215,7 +201,7 @@ void check_offsets(const SafetensorsHeader& header, uint64_t data_bytes, const s
       refuse(entry, path,
              fmt::format("its data begin at {}, but those of \"{}\" end at {}: {}", entry.begin,
                          printable(before), end, entry.begin < end ? "they overlap" : "there is a hole"));
-    const uint64_t expected = size_by_shape(entry, path);
+    const uint64_t expected = bytes_needed(entry, path);
     if (entry.bytes != expected)
       refuse(entry, path,
              fmt::format("{} bytes of data, but {} of shape {} needs {}", entry.bytes, entry.dtype,
@@ -238,6 +224,19 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 
 std::string place_of(const std::string& path, std::string_view tensor) {
   return fmt::format("{} \"{}\"", printable(path), printable(tensor));
+}
+
+uint64_t bytes_needed(const SafetensorsEntry& entry, const std::string& path) {
+  const Type* type = type_of(entry.dtype);
+  if (type == nullptr) refuse(entry, path, fmt::format("unknown dtype \"{}\"", printable(entry.dtype)));
+  uint64_t bits = type->bits;
+  for (const uint64_t dim : entry.shape)
+    if (__builtin_mul_overflow(bits, dim, &bits))
+      refuse(entry, path, fmt::format("the shape {} is too large for any file", shape_text(entry.shape)));
+  if (bits % 8 != 0)
+    refuse(entry, path,
+           fmt::format("{} values of {} are no whole number of bytes", bits / type->bits, entry.dtype));
+  return bits / 8;
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
@@ -267,7 +266,7 @@ void lay_out(std::vector<SafetensorsEntry>& entries) {
   uint64_t end = 0;
   for (SafetensorsEntry& entry : entries) {
     entry.begin = end;
-    entry.bytes = size_by_shape(entry, "");
+    entry.bytes = bytes_needed(entry, "");
     end += entry.bytes;
   }
 }

@@ -28,6 +28,10 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
                                            const std::string& path);
 
+/// Bytes of the entry's data by dtype and shape. Error(failed) with path and tensor for an unknown dtype, an
+/// overflow, or a part of a byte.
+uint64_t bytes_needed(const SafetensorsEntry& entry, const std::string& path);
+
 /// Puts the entries in the format's order (widest dtype first, then by name), which aligns every tensor to
 /// its element, and sets begin and bytes from dtype and shape. Names are distinct, none is "__metadata__".
 void lay_out(std::vector<SafetensorsEntry>& entries);
