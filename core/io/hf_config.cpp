@@ -1,0 +1,263 @@
+#include "core/io/hf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace tandem {
+
+namespace {
+
+using json::Node;
+
+/// What can be trained. The key of the table is model_type.
+struct Family {
+  std::string_view model_type, architecture;
+};
+constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"}};
+constexpr std::string_view kRopeTypes = "default, linear, llama3";
+
+// Bounds that no real model comes near; below them no count of parameters or bytes overflows 64 bits.
+constexpr int64_t kMostVocab = 1 << 28, kMostHidden = 1 << 20, kMostIntermediate = 1 << 24,
+                  kMostLayers = 1 << 12, kMostHeads = 1 << 12, kMostHeadDim = 1 << 12,
+                  kMostPositions = int64_t{1} << 31;
+
+std::string supported_types() {
+  std::string text;
+  for (const Family& family : kFamilies) text += (text.empty() ? "" : ", ") + std::string(family.model_type);
+  return text;
+}
+
+/// The member, unless it is absent or null.
+std::optional<Node> given(const Node& object, std::string_view key) {
+  const auto member = object.find(key);
+  return member && !member->is_null() ? member : std::nullopt;
+}
+
+int64_t integer(const Node& node, int64_t most) {
+  const auto value = node.value().whole_i64();
+  if (!value || *value < 1 || *value > most)
+    node.fail(fmt::format("{} must be an integer from 1 to {}, but is {}", node.path(), most,
+                          describe(node.value())),
+              "compare with the config.json of the model's publisher");
+  return *value;
+}
+
+int64_t integer_or(const Node& config, std::string_view key, int64_t fallback, int64_t most) {
+  const auto member = given(config, key);
+  return member ? integer(*member, most) : fallback;
+}
+
+double positive(const Node& node) {
+  const auto value = node.value().number();
+  if (!value || !std::isfinite(*value) || *value <= 0)
+    node.fail(fmt::format("{} must be a number above 0, but is {}", node.path(), describe(node.value())),
+              "compare with the config.json of the model's publisher");
+  return *value;
+}
+
+double positive_or(const Node& config, std::string_view key, double fallback) {
+  const auto member = given(config, key);
+  return member ? positive(*member) : fallback;
+}
+
+const Family& family_of(const Node& config) {
+  const std::string hint = "model types that can be trained: " + supported_types();
+  const auto type = given(config, "model_type");
+  if (!type) config.fail("the config names no model_type", hint);
+  const auto family = std::ranges::find(kFamilies, type->as_string(), &Family::model_type);
+  if (family == std::end(kFamilies))
+    type->fail(fmt::format("model_type {} can't be trained", describe(type->value())), hint);
+  return *family;
+}
+
+void check_architecture(const Node& config, const Family& family) {
+  const auto list = given(config, "architectures");
+  if (!list || list->items().empty()) return;
+  for (const Node& item : list->items())
+    if (item.as_string() == family.architecture) return;
+  list->fail(fmt::format("architecture {} can't be trained", describe(list->items().front().value())),
+             fmt::format("a {} model needs {}", family.model_type, family.architecture));
+}
+
+/// Keys whose value, if it is not the plain one, changes what the model computes in a way that is not built.
+void check_variants(const Node& config) {
+  if (const auto quantised = given(config, "quantization_config")) {
+    const auto method = quantised->value().find("quant_method");
+    quantised->fail(
+        fmt::format("the checkpoint is quantised ({})", method ? describe(*method) : "method not named"),
+        "dequantise it first, or train from the original 16-bit checkpoint");
+  }
+  for (const char* key : {"attention_bias", "mlp_bias"})
+    if (const auto bias = given(config, key); bias && bias->as_bool())
+      bias->fail(fmt::format("{} true: linear layers with a bias can't be trained yet", key),
+                 "choose a model without biases");
+  if (const auto act = given(config, "hidden_act"); act && act->as_string() != "silu")
+    act->fail(fmt::format("hidden_act {} is not built", describe(act->value())), "\"silu\" is");
+  if (const auto dropout = given(config, "attention_dropout"); dropout && dropout->as_double() != 0)
+    dropout->fail(fmt::format("attention_dropout {} is not built", describe(dropout->value())),
+                  "set it to 0 in a copy of config.json to train without dropout");
+}
+
+/// partial_rotary_factor stands beside the other rotary keys, old and new.
+void check_partial_rotary(const Node& object) {
+  if (const auto part = given(object, "partial_rotary_factor"); part && part->as_double() != 1)
+    part->fail(fmt::format("partial_rotary_factor {} is not built", describe(part->value())), "1 is");
+}
+
+/// A key that this rotary type can't do without.
+Node required(const Node& rope, std::string_view type, std::string_view key) {
+  const auto member = given(rope, key);
+  if (!member)
+    rope.fail(fmt::format("rotary type {} needs \"{}\"", type, key),
+              "compare with the publisher's config.json");
+  return *member;
+}
+
+/// Scaling from an object of the old (rope_scaling) or the new form (rope_parameters); theta is as in `rope`.
+Rope scaled(Rope rope, const Node& object) {
+  check_partial_rotary(object);
+  auto name = given(object, "rope_type");
+  if (!name) name = given(object, "type");
+  if (!name)
+    object.fail("the rotary type is missing (key \"rope_type\")", fmt::format("one of {}", kRopeTypes));
+  const std::string& type = name->as_string();
+  if (type == "default") return rope;
+  if (type != "linear" && type != "llama3")
+    name->fail(fmt::format("rotary type {} is not built", describe(name->value())),
+               fmt::format("{} are", kRopeTypes));
+  rope.scaling = type == "linear" ? RopeScaling::linear : RopeScaling::llama3;
+  rope.factor = positive(required(object, type, "factor"));
+  if (rope.scaling == RopeScaling::linear) return rope;
+  rope.low_freq_factor = positive(required(object, type, "low_freq_factor"));
+  rope.high_freq_factor = positive(required(object, type, "high_freq_factor"));
+  rope.original_max_position =
+      integer(required(object, type, "original_max_position_embeddings"), kMostPositions);
+  if (rope.high_freq_factor <= rope.low_freq_factor)
+    object.fail(fmt::format("high_freq_factor {} must be above low_freq_factor {}", rope.high_freq_factor,
+                            rope.low_freq_factor),
+                "compare with the publisher's config.json");
+  return rope;
+}
+
+/// The new form: theta and scaling in one object; the type may be left out.
+Rope from_parameters(Rope rope, const Node& object) {
+  for (const char* layers : {"full_attention", "sliding_attention"})
+    if (const auto nested = given(object, layers))
+      nested->fail("rotary parameters per layer type are not built", "one set for all layers is");
+  rope.theta = positive_or(object, "rope_theta", rope.theta);
+  if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object);
+  check_partial_rotary(object);
+  return rope;
+}
+
+bool same(const Rope& a, const Rope& b) {
+  return a.theta == b.theta && a.scaling == b.scaling && a.factor == b.factor &&
+         a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
+         a.original_max_position == b.original_max_position;
+}
+
+Rope rope_of(const Node& config) {
+  check_partial_rotary(config);
+  Rope plain;
+  plain.theta = positive_or(config, "rope_theta", plain.theta);
+  const auto old_form = given(config, "rope_scaling"), new_form = given(config, "rope_parameters");
+  if (!new_form) return old_form ? scaled(plain, *old_form) : plain;
+  const Rope rope = from_parameters(plain, *new_form);
+  if (old_form && !same(scaled({.theta = rope.theta}, *old_form), rope))
+    old_form->fail("rope_scaling and rope_parameters disagree", "keep the one that is right");
+  return rope;
+}
+
+void check_heads(const Node& config, const Arch& arch) {
+  const auto refuse = [&](const char* key, std::string what) {
+    const auto member = given(config, key);
+    (member ? *member : config)
+        .fail(std::move(what), "compare with the config.json of the model's publisher");
+  };
+  if (arch.heads % arch.kv_heads != 0)
+    refuse("num_key_value_heads",
+           fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}", arch.heads,
+                       arch.kv_heads));
+  if (arch.head_dim % 2 != 0)
+    refuse("head_dim", fmt::format("head_dim {} is odd; rotary embedding turns pairs", arch.head_dim));
+}
+
+int64_t head_dim_of(const Node& config, const Arch& arch) {
+  if (const auto member = given(config, "head_dim")) return integer(*member, kMostHeadDim);
+  if (arch.hidden % arch.heads != 0)
+    config.fail(
+        fmt::format("hidden_size {} is no multiple of num_attention_heads {}", arch.hidden, arch.heads),
+        "set head_dim if it is not hidden_size / num_attention_heads");
+  return arch.hidden / arch.heads;
+}
+
+/// Byte offset of a place in the text that the document was parsed from.
+size_t offset_of(std::string_view text, json::Position at) {
+  size_t offset = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  for (uint32_t line = 1; line < at.line; ++line) offset = text.find('\n', offset) + 1;
+  const auto continues = [&] { return (static_cast<unsigned char>(text[offset]) & 0xC0) == 0x80; };
+  for (uint32_t column = 1; column < at.column; ++column) {
+    ++offset;
+    while (continues()) ++offset;
+  }
+  return offset;
+}
+
+}  // namespace
+
+json::Document parse_hf_json(std::string_view text, std::string name) {
+  return json::parse(text, std::move(name), {.status = Status::failed, .non_finite = true, .bom = true});
+}
+
+Arch parse_hf_config(const Node& config) {
+  const Family& family = family_of(config);
+  check_architecture(config, family);
+  check_variants(config);
+  Arch arch;
+  arch.model_type = family.model_type;
+  arch.vocab = integer_or(config, "vocab_size", 32000, kMostVocab);
+  arch.hidden = integer_or(config, "hidden_size", 4096, kMostHidden);
+  arch.intermediate = integer_or(config, "intermediate_size", 11008, kMostIntermediate);
+  arch.layers = integer_or(config, "num_hidden_layers", 32, kMostLayers);
+  arch.heads = integer_or(config, "num_attention_heads", 32, kMostHeads);
+  arch.kv_heads = integer_or(config, "num_key_value_heads", arch.heads, kMostHeads);
+  arch.head_dim = head_dim_of(config, arch);
+  arch.max_positions = integer_or(config, "max_position_embeddings", 2048, kMostPositions);
+  arch.norm_eps = positive_or(config, "rms_norm_eps", 1e-6);
+  arch.tied = config.bool_or("tie_word_embeddings", false);
+  arch.initializer_range = positive_or(config, "initializer_range", 0.02);
+  arch.rope = rope_of(config);
+  check_heads(config, arch);
+  return arch;
+}
+
+std::string render_hf_config(const json::Value& config, DType dtype) {
+  json::Value out = config;
+  const auto* type = out.find("model_type");
+  ASSERT(type != nullptr && type->is_string(), "a config that was accepted names its model_type");
+  const auto family = std::ranges::find(kFamilies, *type->string(), &Family::model_type);
+  ASSERT(family != std::end(kFamilies), "a config that was accepted is of a known family");
+  out.set("architectures", json::Array{std::string(family->architecture)});
+  out.set(out.find("dtype") != nullptr ? "dtype" : "torch_dtype", name_of(dtype));
+  return json::dump(out, 2) + "\n";
+}
+
+std::string with_stored_dtype(std::string text, const json::Document& document, DType dtype) {
+  std::vector<size_t> places;
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const json::Value* value = document.root.find(key);
+    if (value == nullptr || !value->is_string()) continue;  // absent or null says nothing false
+    std::string_view stored = *value->string();
+    if (stored.starts_with("torch.")) stored.remove_prefix(6);
+    if (stored != name_of(dtype)) places.push_back(offset_of(text, value->at));
+  }
+  std::ranges::sort(places, std::greater<>());  // from the back, so that earlier places stay
+  for (const size_t begin : places) {
+    const size_t end = text.find('"', begin + 1) + 1;  // names of dtypes hold no escapes
+    text.replace(begin, end - begin, fmt::format("\"{}\"", name_of(dtype)));
+  }
+  return text;
+}
+
+}  // namespace tandem

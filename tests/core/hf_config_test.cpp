@@ -1,0 +1,237 @@
+#include "core/io/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/core/expect_error.h"
+
+namespace tandem {
+namespace {
+
+Arch arch_of(const std::string& text) {
+  const json::Document document = parse_hf_json(text, "config.json");
+  return parse_hf_config(json::Node(document));
+}
+
+/// A tiny config with further keys.
+std::string tiny(const std::string& more) {
+  return R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":256)" +
+         (more.empty() ? "" : "," + more) + "}";
+}
+
+void refused(const std::string& text, std::initializer_list<const char*> parts) {
+  expect_error(Status::failed, parts, [&] { arch_of(text); });
+}
+
+TEST(Config, MissingKeysMeanTransformersDefaultsForLlama) {
+  const Arch arch = arch_of(R"({"model_type":"llama"})");
+  EXPECT_EQ(arch.model_type, "llama");
+  EXPECT_EQ(arch.vocab, 32000);
+  EXPECT_EQ(arch.hidden, 4096);
+  EXPECT_EQ(arch.intermediate, 11008);
+  EXPECT_EQ(arch.layers, 32);
+  EXPECT_EQ(arch.heads, 32);
+  EXPECT_EQ(arch.kv_heads, 32);
+  EXPECT_EQ(arch.head_dim, 128);
+  EXPECT_EQ(arch.max_positions, 2048);
+  EXPECT_EQ(arch.norm_eps, 1e-6);
+  EXPECT_EQ(arch.initializer_range, 0.02);
+  EXPECT_FALSE(arch.tied);
+  EXPECT_EQ(arch.rope.theta, 10000.0);
+  EXPECT_EQ(arch.rope.scaling, RopeScaling::none);
+}
+
+/// The keys of SmolLM2-135M's config.json.
+TEST(Config, ReadsARealConfig) {
+  const Arch arch = arch_of(R"({
+    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 0,
+    "eos_token_id": [0, 2], "hidden_act": "silu", "hidden_size": 576, "initializer_range": 0.041666666666666664,
+    "intermediate_size": 1536, "is_llama_config": true, "max_position_embeddings": 8192, "mlp_bias": false,
+    "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3,
+    "pad_token_id": null, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_interleaved": false, "rope_scaling": null,
+    "rope_theta": 100000, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 49152
+  })");
+  EXPECT_EQ(arch.hidden, 576);
+  EXPECT_EQ(arch.intermediate, 1536);
+  EXPECT_EQ(arch.layers, 30);
+  EXPECT_EQ(arch.heads, 9);
+  EXPECT_EQ(arch.kv_heads, 3);
+  EXPECT_EQ(arch.head_dim, 64);
+  EXPECT_EQ(arch.vocab, 49152);
+  EXPECT_EQ(arch.max_positions, 8192);
+  EXPECT_EQ(arch.norm_eps, 1e-5);
+  EXPECT_EQ(arch.rope.theta, 100000.0);
+  EXPECT_EQ(arch.initializer_range, 0.041666666666666664);
+  EXPECT_TRUE(arch.tied);
+}
+
+TEST(Config, NullIsLikeAbsent) {
+  const Arch arch =
+      arch_of(tiny(R"("num_key_value_heads":null,"head_dim":null,"rope_scaling":null,"rope_parameters":null,
+    "pad_token_id":null,"sliding_window":null,"quantization_config":null,"architectures":null,"tie_word_embeddings":null,
+    "max_position_embeddings":null,"attention_bias":null,"hidden_act":null)"));
+  EXPECT_EQ(arch.kv_heads, 4);
+  EXPECT_EQ(arch.head_dim, 16);
+  EXPECT_EQ(arch.max_positions, 2048);
+  EXPECT_FALSE(arch.tied);
+}
+
+TEST(Config, HeadDimMayDifferFromHiddenByHeads) {
+  EXPECT_EQ(arch_of(tiny(R"("head_dim":24)")).head_dim, 24);
+  const Arch uneven =
+      arch_of(R"({"model_type":"llama","hidden_size":64,"num_attention_heads":5,"head_dim":16})");
+  EXPECT_EQ(uneven.head_dim, 16);
+  EXPECT_EQ(uneven.heads, 5);
+}
+
+TEST(Config, AcceptsJsonAsPythonWritesIt) {
+  const Arch arch =
+      arch_of("\xEF\xBB\xBF" + tiny(R"("intermediate_size":1e3,"rope_theta":1e6,"router":NaN,"x":-Infinity,
+    "max_position_embeddings":128.0,"eos_token_id":[1,2])"));
+  EXPECT_EQ(arch.intermediate, 1000);
+  EXPECT_EQ(arch.rope.theta, 1e6);
+  EXPECT_EQ(arch.max_positions, 128);
+}
+
+constexpr const char* kLlama3 =
+    R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":32)";
+
+TEST(Config, ReadsRotaryScalingInEveryForm) {
+  const auto is_linear = [](const std::string& keys) {
+    const Rope rope = arch_of(tiny(keys)).rope;
+    EXPECT_EQ(rope.scaling, RopeScaling::linear) << keys;
+    EXPECT_EQ(rope.factor, 2.5) << keys;
+    EXPECT_EQ(rope.theta, 500000.0) << keys;
+  };
+  is_linear(R"("rope_theta":500000,"rope_scaling":{"type":"linear","factor":2.5})");
+  is_linear(R"("rope_theta":500000.0,"rope_scaling":{"rope_type":"linear","factor":2.5})");
+  is_linear(R"("rope_theta":500000,"rope_scaling":{"rope_type":"linear","type":"linear","factor":2.5})");
+  is_linear(R"("rope_parameters":{"rope_theta":500000,"rope_type":"linear","factor":2.5})");
+  is_linear(R"("rope_theta":500000,"rope_parameters":{"rope_type":"linear","factor":2.5})");
+  is_linear(
+      R"("rope_parameters":{"rope_theta":500000,"rope_type":"linear","factor":2.5},"rope_scaling":{"type":"linear","factor":2.5})");
+  for (const std::string& form :
+       {R"("rope_scaling":{"rope_type":"llama3",)" + std::string(kLlama3) + "}",
+        R"("rope_parameters":{"rope_type":"llama3",)" + std::string(kLlama3) + "}"}) {
+    const Rope rope = arch_of(tiny(form)).rope;
+    EXPECT_EQ(rope.scaling, RopeScaling::llama3);
+    EXPECT_EQ(rope.factor, 8.0);
+    EXPECT_EQ(rope.low_freq_factor, 1.0);
+    EXPECT_EQ(rope.high_freq_factor, 4.0);
+    EXPECT_EQ(rope.original_max_position, 32);
+    EXPECT_EQ(rope.theta, 10000.0);
+  }
+  for (const char* form :
+       {R"("rope_scaling":{"rope_type":"default"})", R"("rope_parameters":{"rope_theta":10000.0})",
+        R"("rope_parameters":{"rope_type":"default","rope_theta":10000})"})
+    EXPECT_EQ(arch_of(tiny(form)).rope.scaling, RopeScaling::none) << form;
+}
+
+TEST(Config, RotaryTypesThatAreNotBuiltAreRefusedByName) {
+  for (const char* type : {"yarn", "dynamic", "longrope", "su", "mrope"})
+    for (const char* key : {"rope_type", "type"})
+      refused(tiny(fmt::format(R"("rope_scaling":{{"{}":"{}","factor":2}})", key, type)),
+              {type, "is not built", "default, linear, llama3", "rope_scaling"});
+  refused(tiny(R"("rope_parameters":{"rope_type":"yarn","factor":2})"),
+          {"\"yarn\" is not built", "rope_parameters.rope_type"});
+  refused(tiny(R"("rope_scaling":{"factor":2})"), {"rotary type is missing", "rope_scaling"});
+  refused(tiny(R"("rope_parameters":{"full_attention":{"rope_type":"default"}})"), {"per layer type"});
+  refused(tiny(R"("partial_rotary_factor":0.5)"), {"partial_rotary_factor 0.5"});
+  refused(
+      tiny(
+          R"("rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"linear","factor":4})"),
+      {"rope_scaling and rope_parameters disagree"});
+}
+
+TEST(Config, MissingRotaryKeysAreNamed) {
+  refused(tiny(R"("rope_scaling":{"type":"linear"})"),
+          {"rotary type linear needs \"factor\"", "config.json:1:"});
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    std::string keys = kLlama3;
+    keys.replace(keys.find(fmt::format("\"{}\"", key)), std::string(key).size() + 2, "\"gone\"");
+    refused(tiny(R"("rope_scaling":{"rope_type":"llama3",)" + keys + "}"),
+            {fmt::format("rotary type llama3 needs \"{}\"", key).c_str()});
+  }
+  refused(tiny(R"("rope_scaling":{"type":"linear","factor":0})"),
+          {"rope_scaling.factor must be a number above 0, but is 0"});
+  refused(
+      tiny(
+          R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":32})"),
+      {"high_freq_factor 4 must be above low_freq_factor 4"});
+}
+
+TEST(Config, ModelsThatWouldComputeSomethingElseAreRefusedByName) {
+  refused(R"({"model_type":"mamba"})",
+          {"model_type \"mamba\" can't be trained", "llama", "config.json:1:15 (model_type)"});
+  refused(R"({"hidden_size":64})", {"names no model_type", "llama"});
+  refused(tiny(R"("architectures":["LlamaForSequenceClassification"])"),
+          {"\"LlamaForSequenceClassification\" can't be trained", "LlamaForCausalLM"});
+  refused(tiny(R"("quantization_config":{"quant_method":"gptq","bits":4})"),
+          {"quantised (\"gptq\")", "dequantise"});
+  refused(tiny(R"("quantization_config":{})"), {"quantised (method not named)"});
+  refused(tiny(R"("attention_bias":true)"), {"attention_bias true"});
+  refused(tiny(R"("mlp_bias":true)"), {"mlp_bias true"});
+  refused(tiny(R"("hidden_act":"gelu")"), {"hidden_act \"gelu\"", "silu"});
+  refused(tiny(R"("attention_dropout":0.1)"), {"attention_dropout 0.1"});
+  EXPECT_EQ(arch_of(tiny(R"("architectures":["Other","LlamaForCausalLM"])")).layers, 2);
+  EXPECT_EQ(arch_of(tiny(R"("architectures":[])")).layers, 2);
+}
+
+TEST(Config, SizesThatCannotBeAreNamed) {
+  for (const char* key :
+       {"hidden_size", "vocab_size", "num_hidden_layers", "intermediate_size", "num_attention_heads",
+        "num_key_value_heads", "head_dim", "max_position_embeddings"})
+    for (const char* value : {"0", "-1", "1.5", "\"64\"", "1e30", "9223372036854775807", "true", "NaN"})
+      refused(fmt::format(R"({{"model_type":"llama","{}":{}}})", key, value),
+              {key, "must be an integer from 1 to"});
+  refused(tiny(R"("num_key_value_heads":3)"),
+          {"num_attention_heads 4 is no multiple of num_key_value_heads 3"});
+  refused(tiny(R"("num_key_value_heads":8)"),
+          {"num_attention_heads 4 is no multiple of num_key_value_heads 8"});
+  refused(tiny(R"("head_dim":15)"), {"head_dim 15 is odd"});
+  refused(R"({"model_type":"llama","hidden_size":65,"num_attention_heads":4})",
+          {"hidden_size 65 is no multiple", "head_dim"});
+  refused(tiny(R"("rms_norm_eps":0)"), {"rms_norm_eps must be a number above 0"});
+  refused(tiny(R"("rms_norm_eps":NaN)"), {"rms_norm_eps must be a number above 0"});
+}
+
+/// model.config of a Tandem config: its place and status are that of the config.
+TEST(Config, ObjectInsideATandemConfigKeepsItsPlace) {
+  const json::Document document =
+      json::parse("{\"model\":{\"config\":{\n \"model_type\":\"gpt5\"}}}", "mine.json");
+  const json::Node config = json::Node(document).at("model").at("config");
+  expect_error(Status::usage, {"\"gpt5\"", "mine.json:2:15 (model.config.model_type)"},
+               [&] { parse_hf_config(config); });
+}
+
+TEST(Config, RenderedConfigHasItsOwnKeysAndWhatTransformersNeeds) {
+  const json::Document document =
+      json::parse(tiny(R"("custom":[1,2.5],"torch_dtype":"float32")"), "mine.json");
+  const json::Document back = parse_hf_json(render_hf_config(document.root, DType::bf16), "config.json");
+  EXPECT_EQ(*back.root.find("torch_dtype")->string(), "bfloat16");
+  EXPECT_EQ(*back.root.find("model_type")->string(), "llama");
+  EXPECT_EQ(*back.root.find("architectures")->array()->at(0).string(), "LlamaForCausalLM");
+  EXPECT_EQ(*back.root.find("custom"), *document.root.find("custom"));
+  EXPECT_EQ(back.root.object()->size(), document.root.object()->size() + 1);
+  const Arch before = parse_hf_config(json::Node(document)), after = parse_hf_config(json::Node(back));
+  EXPECT_EQ(before.vocab, after.vocab);
+  EXPECT_EQ(before.hidden, after.hidden);
+}
+
+std::string stored(const std::string& text, DType dtype) {
+  return with_stored_dtype(text, parse_hf_json(text, "config.json"), dtype);
+}
+
+TEST(Checkpoint, ConfigKeepsEveryByteButAFalseDtype) {
+  EXPECT_EQ(
+      stored("{ \"é\" : 1,\r\n\t\"ü\":\"ß\", \"torch_dtype\" :  \"float32\" , \"x\": NaN }\n\n", DType::bf16),
+      "{ \"é\" : 1,\r\n\t\"ü\":\"ß\", \"torch_dtype\" :  \"bfloat16\" , \"x\": NaN }\n\n");
+  EXPECT_EQ(stored("\xEF\xBB\xBF{\"dtype\":\"bfloat16\",\n\"torch_dtype\":\"float16\"}", DType::f32),
+            "\xEF\xBB\xBF{\"dtype\":\"float32\",\n\"torch_dtype\":\"float32\"}");
+  for (const char* same : {"{\"torch_dtype\":\"bfloat16\"}", "{\"dtype\" : \"torch.bfloat16\"}",
+                           "{\"torch_dtype\":null}", "{}", "{\"text\":{\"torch_dtype\":\"float32\"}}"})
+    EXPECT_EQ(stored(same, DType::bf16), same);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,417 @@
+#include "core/io/model_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "tests/core/expect_error.h"
+#include "tests/core/safetensors_bytes.h"
+#include "tests/core/temporary_folder.h"
+
+namespace tandem {
+namespace {
+
+/// One stored tensor, spelt without the code under test.
+struct Stored {
+  std::string dtype;
+  std::vector<int> shape;
+  std::string data;
+};
+using Tensors = std::map<std::string, Stored>;
+
+std::string file_of(const Tensors& tensors) {
+  std::string json = "{", data;
+  for (const auto& [name, tensor] : tensors) {
+    std::string shape;
+    for (const int dim : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(dim);
+    json += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        json.size() > 1 ? "," : "", name, tensor.dtype, shape, data.size(),
+                        data.size() + tensor.data.size());
+    data += tensor.data;
+  }
+  return safetensors_bytes(json + "}", data);
+}
+
+/// A bf16 tensor whose element i is start + i, exact below 256.
+Stored counting(std::vector<int> shape, int start) {
+  int count = 1;
+  for (const int dim : shape) count *= dim;
+  std::string data;
+  for (int i = 0; i < count; ++i) data += bytes_of(to_bf16(static_cast<float>((start + i) % 256)).bits);
+  return {"BF16", std::move(shape), data};
+}
+
+constexpr const char* kConfig =
+    R"({"model_type":"llama","hidden_size":8,"intermediate_size":12,"num_hidden_layers":1,"num_attention_heads":2,
+"num_key_value_heads":1,"vocab_size":10,"torch_dtype":"bfloat16","tie_word_embeddings":)";
+
+/// Hidden 8, 2 heads of 4, 1 kv head, intermediate 12, vocab 10, one layer; the names as Llama files have
+/// them.
+Tensors tensors(bool head) {
+  const std::string layer = "model.layers.0.";
+  Tensors all{{"model.embed_tokens.weight", counting({10, 8}, 1)},
+              {layer + "input_layernorm.weight", counting({8}, 2)},
+              {layer + "self_attn.q_proj.weight", counting({8, 8}, 3)},
+              {layer + "self_attn.k_proj.weight", counting({4, 8}, 4)},
+              {layer + "self_attn.v_proj.weight", counting({4, 8}, 5)},
+              {layer + "self_attn.o_proj.weight", counting({8, 8}, 6)},
+              {layer + "post_attention_layernorm.weight", counting({8}, 7)},
+              {layer + "mlp.gate_proj.weight", counting({12, 8}, 8)},
+              {layer + "mlp.up_proj.weight", counting({12, 8}, 9)},
+              {layer + "mlp.down_proj.weight", counting({8, 12}, 10)},
+              {"model.norm.weight", counting({8}, 11)}};
+  if (head) all["lm_head.weight"] = counting({10, 8}, 100);
+  return all;
+}
+
+struct Model {
+  TemporaryFolder folder;
+  explicit Model(bool tied) {
+    folder.write("config.json", std::string(kConfig) + (tied ? "true}" : "false}"));
+  }
+  void weights(const Tensors& all) const { folder.write("model.safetensors", file_of(all)); }
+  ModelFolder open() const { return ModelFolder(folder.path()); }
+  void refused(std::initializer_list<const char*> parts) const {
+    expect_error(Status::failed, parts, [&] { open(); });
+  }
+  /// Two shards with habitual and unusual names, and their index.
+  void shards(const Tensors& all) const {
+    Tensors first, second;
+    std::string map;
+    for (const auto& [name, tensor] : all) {
+      const bool layer = name.find("layers") != std::string::npos;
+      (layer ? first : second)[name] = tensor;
+      map += fmt::format("{}\"{}\":\"{}\"", map.empty() ? "" : ",", name,
+                         layer ? "layers-0.safetensors" : "model-00001-of-00002.safetensors");
+    }
+    folder.write("layers-0.safetensors", file_of(first));
+    folder.write("model-00001-of-00002.safetensors", file_of(second));
+    folder.write("model.safetensors.index.json",
+                 R"({"metadata":{"total_size":1.5e3},"weight_map":{)" + map + "}}");
+  }
+};
+
+std::vector<float> values(const ModelFolder& model, const std::string& name) {
+  const ParamTable table(model.arch());
+  const ParamSpec* spec = table.find(name);
+  std::vector<float> out(static_cast<size_t>(spec->numel));
+  model.read(*spec, 0, out, NonFinite::refuse);
+  return out;
+}
+
+void expect_counting(const std::vector<float>& got, int start) {
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_EQ(got[i], static_cast<float>((start + static_cast<int>(i)) % 256));
+}
+
+bool warned(const ModelFolder& model, const std::string& part) {
+  for (const std::string& warning : model.warnings())
+    if (warning.find(part) != std::string::npos) return true;
+  return false;
+}
+
+TEST(Checkpoint, ModelFolderGivesEveryParameter) {
+  const Model model(false);
+  model.weights(tensors(true));
+  const ModelFolder folder = model.open();
+  EXPECT_TRUE(folder.warnings().empty());
+  EXPECT_EQ(folder.arch().kv_heads, 1);
+  EXPECT_FALSE(folder.stored_form().head_beside_tied_embedding);
+  expect_counting(values(folder, "model.embed_tokens.weight"), 1);
+  expect_counting(values(folder, "model.layers.0.self_attn.v_proj.weight"), 5);
+  expect_counting(values(folder, "model.layers.0.mlp.down_proj.weight"), 10);
+  expect_counting(values(folder, "lm_head.weight"), 100);
+  const ParamTable table(folder.arch());
+  std::vector<float> part(5);
+  folder.read(*table.find("model.norm.weight"), 3, part, NonFinite::accept);
+  expect_counting(part, 14);
+}
+
+TEST(Checkpoint, ModelFolderFollowsTheIndexWhateverShardsAreCalled) {
+  const Model model(false);
+  Tensors all = tensors(true);
+  model.shards(all);
+  const ModelFolder folder = model.open();
+  expect_counting(values(folder, "model.layers.0.mlp.up_proj.weight"), 9);
+  expect_counting(values(folder, "lm_head.weight"), 100);
+  EXPECT_TRUE(folder.warnings().empty());
+}
+
+TEST(Checkpoint, ModelFolderFollowsLinksIntoACache) {
+  const Model model(false);
+  std::filesystem::create_directory(model.folder.path("blobs"));
+  model.folder.write("blobs/0123abcd", file_of(tensors(true)));
+  std::filesystem::create_symlink("blobs/0123abcd", model.folder.path("model.safetensors"));
+  expect_counting(values(model.open(), "lm_head.weight"), 100);
+  std::filesystem::remove(model.folder.path("blobs/0123abcd"));
+  model.refused({"a link to \"blobs/0123abcd\", which does not exist", "model.safetensors"});
+}
+
+TEST(Checkpoint, IndexThatPointsNowhereOrOutsideIsRefused) {
+  const Model model(false);
+  model.shards(tensors(true));
+  const std::string index = model.folder.read("model.safetensors.index.json");
+  const auto with_shard = [&](const std::string& shard) {
+    std::string changed = index;
+    changed.replace(changed.find("layers-0.safetensors"), 20, shard);
+    model.folder.write("model.safetensors.index.json", changed);
+  };
+  with_shard("absent.safetensors");
+  model.refused({"1 shard(s) that the index names are not there: \"absent.safetensors\"", "index.json"});
+  for (const char* shard :
+       {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "a\\\\b", "..", "", "a\\u0000"}) {
+    with_shard(shard);
+    model.refused({"is no plain file name", "index.json \"model.layers.0."});
+  }
+  with_shard("model-00001-of-00002.safetensors");
+  model.refused({"places this tensor in model-00001-of-00002.safetensors, which doesn't hold it",
+                 "index.json \"model.layers.0."});
+  model.folder.write("model.safetensors.index.json", R"({"metadata":{}})");
+  model.refused({"no \"weight_map\"", "index.json:1:1"});
+  model.folder.write("model.safetensors.index.json", R"({"weight_map":{}})");
+  model.refused({"names no tensors"});
+}
+
+TEST(Checkpoint, StraysAreIgnoredAndNamed) {
+  const Model model(false);
+  Tensors all = tensors(true);
+  all["model.layers.0.self_attn.rotary_emb.inv_freq"] = counting({2}, 0);
+  model.weights(all);
+  model.folder.write("consolidated.safetensors", "garbage");
+  EXPECT_EQ(model.open().warnings(),
+            (std::vector<std::string>{
+                "ignored: files that are no part of the model: \"consolidated.safetensors\""}));
+  all["model.layers.0.self_attn.q_proj.bias"] = counting({8}, 0);
+  model.weights(all);
+  EXPECT_TRUE(warned(model.open(), "a llama model has no use for: \"model.layers.0.self_attn.q_proj.bias\""));
+}
+
+TEST(Checkpoint, TensorsThatTheIndexDoesNotNameAreIgnored) {
+  const Model model(false);
+  model.shards(tensors(true));
+  std::string index = model.folder.read("model.safetensors.index.json");
+  Tensors other = {{"lm_head.weight", counting({10, 8}, 7)}, {"extra", counting({1}, 0)}};
+  for (const auto& [name, tensor] : tensors(false))
+    if (name.find("layers") != std::string::npos) other[name] = tensor;
+  model.folder.write("layers-0.safetensors",
+                     file_of(other));  // a second lm_head, which the index doesn't mean
+  const ModelFolder folder = model.open();
+  expect_counting(values(folder, "lm_head.weight"), 100);
+  EXPECT_TRUE(warned(folder, "doesn't place in their shard: \"extra\", \"lm_head.weight\""));
+}
+
+TEST(Checkpoint, SingleFileComesBeforeAnIndex) {
+  const Model model(false);
+  Tensors old = tensors(true);
+  old["gone"] = counting({1}, 0);
+  model.shards(old);
+  Tensors all = tensors(true);
+  all["lm_head.weight"] = counting({10, 8}, 33);
+  model.weights(all);
+  const ModelFolder folder = model.open();
+  expect_counting(values(folder, "lm_head.weight"), 33);
+  EXPECT_TRUE(warned(folder,
+                     "model.safetensors is read; model.safetensors.index.json is ignored, though it names "
+                     "tensors that the file doesn't hold: \"gone\""));
+  EXPECT_TRUE(warned(folder, "\"layers-0.safetensors\", \"model-00001-of-00002.safetensors\""));
+  model.folder.write("model.safetensors.index.json", "{");
+  EXPECT_TRUE(warned(model.open(), "is ignored (it is broken: "));
+}
+
+TEST(Checkpoint, FoldersWithoutWeightsSayWhatIsThere) {
+  const Model model(false);
+  model.refused({"neither model.safetensors nor model.safetensors.index.json", "download the model again"});
+  model.folder.write("pytorch_model.bin", "x");
+  model.refused({"convert \"pytorch_model.bin\" with save_pretrained"});
+  model.folder.write("model-00001-of-00002.safetensors", "x");
+  model.refused({"the folder holds \"model-00001-of-00002.safetensors\"", "download the index"});
+  std::filesystem::remove(model.folder.path("config.json"));
+  model.refused({"holds no config.json"});
+  expect_error(Status::usage, {"no such folder"}, [&] { ModelFolder(model.folder.path("absent")); });
+  expect_error(Status::usage, {"a file where a model folder is needed"},
+               [&] { ModelFolder(model.folder.path("pytorch_model.bin")); });
+}
+
+TEST(Checkpoint, MissingAndMisshapenWeightsAreNamed) {
+  const Model model(false);
+  Tensors all = tensors(true);
+  all.erase("model.layers.0.mlp.up_proj.weight");
+  model.weights(all);
+  model.refused(
+      {"this weight is missing", "\"model.layers.0.mlp.up_proj.weight\"", "names like \"lm_head.weight\""});
+  all["model.layers.0.mlp.up_proj.qweight"] = counting({1}, 0);
+  model.weights(all);
+  model.refused({"this weight is missing", "GPTQ or AWQ"});
+  all = tensors(true);
+  all["model.layers.0.mlp.up_proj.weight"] = counting({8, 12}, 0);
+  model.weights(all);
+  model.refused({"the shape is [8, 12], but config.json makes it [12, 8]",
+                 "model.safetensors \"model.layers.0.mlp.up_proj.weight\""});
+  model.weights({});
+  model.refused({"this weight is missing", "no tensors at all"});
+}
+
+TEST(Checkpoint, QuantisedWeightsAreRefused) {
+  const Model model(false);
+  Tensors all = tensors(true);
+  all["model.layers.0.mlp.up_proj.weight"] = {"F8_E4M3", {12, 8}, std::string(96, '\0')};
+  model.weights(all);
+  model.refused({"dtype F8_E4M3 can't be trained", "FP8", "\"model.layers.0.mlp.up_proj.weight\""});
+  all["model.layers.0.mlp.up_proj.weight"] = {"U8", {48, 1}, std::string(48, '\0')};
+  model.weights(all);
+  model.refused({"dtype U8 can't be trained", "dequantise"});
+}
+
+TEST(Checkpoint, MixedFloatTypesLoadAndWideOnesAreNoted) {
+  const Model model(false);
+  Tensors all = tensors(true);
+  std::string wide;
+  for (int i = 0; i < 8; ++i) wide += bytes_of(static_cast<double>(i) + 0.5);
+  all["model.norm.weight"] = {"F64", {8}, wide};
+  model.weights(all);
+  const ModelFolder folder = model.open();
+  EXPECT_EQ(values(folder, "model.norm.weight")[3], 3.5f);
+  EXPECT_TRUE(warned(folder, "F64 are rounded to fp32"));
+}
+
+TEST(Checkpoint, HeadsAreTiedOrStoredAndNeverMadeUp) {
+  const Model untied(false), tied(true);
+  untied.weights(tensors(false));
+  untied.refused({"this weight is missing", "\"lm_head.weight\"", "tie_word_embeddings", "never made up"});
+  tied.weights(tensors(false));
+  EXPECT_FALSE(tied.open().stored_form().head_beside_tied_embedding);
+  Tensors all = tensors(false);
+  all["lm_head.weight"] = all["model.embed_tokens.weight"];
+  tied.weights(all);
+  EXPECT_TRUE(tied.open().stored_form().head_beside_tied_embedding);
+  EXPECT_TRUE(tied.open().warnings().empty());
+  tied.weights(tensors(true));
+  tied.refused({"ties the head to the embedding, but the stored head differs", "\"lm_head.weight\"",
+                "tie_word_embeddings to false"});
+  all["lm_head.weight"].data.back() ^= 1;  // the last byte alone
+  tied.weights(all);
+  tied.refused({"the stored head differs"});
+}
+
+TEST(Checkpoint, NonFiniteWeightsAreRefusedOnRequest) {
+  const Model model(false);
+  Tensors all = tensors(true);
+  all["model.norm.weight"].data.replace(10, 2, bytes_of(uint16_t{0x7F80}));  // element 5: infinity
+  model.weights(all);
+  const ModelFolder folder = model.open();
+  const ParamTable table(folder.arch());
+  std::vector<float> out(4);
+  folder.read(*table.find("model.norm.weight"), 4, out, NonFinite::accept);
+  EXPECT_EQ(out[0], 15.0f);
+  expect_error(Status::failed, {"inf at element 5", "\"model.norm.weight\""},
+               [&] { folder.read(*table.find("model.norm.weight"), 4, out, NonFinite::refuse); });
+}
+
+/// Fetches what a folder holds, as bf16.
+FetchParameter from(const ModelFolder& folder) {
+  return [&](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
+    std::vector<float> part(out.size() / 2);
+    folder.read(spec, first, part, NonFinite::accept);
+    for (size_t i = 0; i < part.size(); ++i) {
+      const bf16 rounded = to_bf16(part[i]);
+      std::memcpy(&out[i * 2], &rounded, 2);
+    }
+  };
+}
+
+/// The stored bytes of every tensor of a safetensors file that the test's own parser of names and offsets
+/// finds.
+std::string data_of(const std::string& file, const std::string& name) {
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  const size_t at = file.find("\"" + name + "\":");
+  EXPECT_LT(at, 8 + length) << name;
+  uint64_t begin = 0, end = 0;
+  std::sscanf(file.c_str() + file.find("data_offsets", at), "data_offsets\":[%lu,%lu]", &begin, &end);
+  return file.substr(8 + length + begin, end - begin);
+}
+
+TEST(Checkpoint, SavedWeightsAreTheLoadedOnesUnderTheirNames) {
+  const Model model(true);
+  Tensors all = tensors(false);
+  all["lm_head.weight"] = all["model.embed_tokens.weight"];
+  model.weights(all);
+  const ModelFolder folder = model.open();
+  const TemporaryFolder out;
+  const FileSums sums =
+      save_weights(out.path(), ParamTable(folder.arch()), DType::bf16, folder.stored_form(), from(folder));
+  EXPECT_EQ(out.entries(), 1u);
+  const std::string file = out.read("model.safetensors");
+  for (const auto& [name, tensor] : all) EXPECT_EQ(data_of(file, name), tensor.data) << name;
+  EXPECT_NE(file.find("\"format\":\"pt\""), std::string::npos);
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(sums.at("model.safetensors"), sum_of(File(out.path("model.safetensors"))));
+  save_weights(out.path(), ParamTable(folder.arch()), DType::bf16, {}, from(folder));
+  EXPECT_EQ(out.read("model.safetensors").find("lm_head"), std::string::npos);
+}
+
+TEST(Checkpoint, SavedShardsStayBelowTheLimitAndTheIndexNamesThem) {
+  const Model model(false);
+  const Tensors all = tensors(true);
+  model.weights(all);
+  const ModelFolder folder = model.open();
+  const TemporaryFolder out;
+  out.write("model.safetensors", "of an older save");
+  out.write("model-00009-of-00009.safetensors", "of an older save");
+  out.write("config.json", model.folder.read("config.json"));
+  const FileSums sums = save_weights(out.path(), ParamTable(folder.arch()), DType::bf16, folder.stored_form(),
+                                     from(folder), 200);
+  size_t data = 0;
+  std::set<std::string> names;
+  for (const auto& [name, sum] : sums) {
+    EXPECT_EQ(sum, sum_of(File(out.path(name)))) << name;
+    if (!name.ends_with(".safetensors")) continue;
+    const SafetensorsFile shard(out.path(name));
+    uint64_t bytes = 0;
+    for (const SafetensorsEntry& entry : shard.entries()) {
+      bytes += entry.bytes;
+      EXPECT_TRUE(names.insert(entry.name).second);
+      EXPECT_EQ(data_of(out.read(name), entry.name), all.at(entry.name).data) << entry.name;
+    }
+    EXPECT_LE(bytes, 200u) << name;
+    data += bytes;
+  }
+  EXPECT_EQ(names.size(), all.size());
+  EXPECT_EQ(out.entries(), sums.size() + 1);  // and config.json: the older save is gone
+  EXPECT_NE(out.read("model.safetensors.index.json").find(fmt::format("\"total_size\": {}", data)),
+            std::string::npos);
+  EXPECT_TRUE(sums.contains("model-00001-of-0000" + std::to_string(sums.size() - 1) + ".safetensors"));
+  const ModelFolder back(out.path());
+  EXPECT_TRUE(back.warnings().empty());
+  for (const auto& [name, tensor] : all) EXPECT_EQ(values(back, name), values(folder, name)) << name;
+}
+
+TEST(Checkpoint, TensorAboveTheShardLimitGetsItsOwnShard) {
+  const Model model(false);
+  model.weights(tensors(true));
+  const ModelFolder folder = model.open();
+  const TemporaryFolder out;
+  const FileSums sums = save_weights(out.path(), ParamTable(folder.arch()), DType::bf16, {}, from(folder), 1);
+  EXPECT_EQ(sums.size(), 12u + 1u);  // 12 tensors and the index
+}
+
+TEST(Checkpoint, TokenizerFilesAreCopiedByteForByte) {
+  const TemporaryFolder from, to;
+  const std::string bytes("{\"a\":\r\n \"\xff\0\"}", 14);
+  from.write("tokenizer.json", bytes);
+  from.write("merges.txt", "");
+  from.write("README.md", "no");
+  const FileSums sums = copy_files(from.path(), to.path(), kTokenizerFiles);
+  EXPECT_EQ(to.read("tokenizer.json"), bytes);
+  EXPECT_EQ(to.entries(), 2u);
+  EXPECT_EQ(sums.at("tokenizer.json").bytes, 14u);
+  EXPECT_EQ(copy_files(from.path(), to.path(), kGenerationConfig).size(), 0u);
+  EXPECT_EQ(copy_files(from.path(), from.path(), kTokenizerFiles).size(),
+            2u);  // the output folder is the input folder
+  EXPECT_EQ(from.read("tokenizer.json"), bytes);
+}
+
+}  // namespace
+}  // namespace tandem
