@@ -1,0 +1,72 @@
+// Compiled with -mavx2 -mfma -mf16c on x86-64; nothing here may be called on a CPU without them.
+#include "cpu_adam/isa/kernels.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+#include "cpu_adam/isa/adam_text.h"
+#include "cpu_adam/isa/lanes.h"
+
+namespace tandem {
+
+namespace {
+
+struct Avx2 {
+  using Batch = xsimd::batch<float, xsimd::fma3<xsimd::avx2>>;
+  using Value = Lanes<Avx2>;
+  static constexpr int64_t kLanes = 8;
+
+  static Batch fused(Batch a, Batch b, Batch c) { return _mm256_fmadd_ps(a, b, c); }
+  static Batch root(Batch a) { return _mm256_sqrt_ps(a); }
+  static Batch quotient(Batch a, Batch b) { return _mm256_div_ps(a, b); }
+
+  static Value load(const float* x) { return Batch(_mm256_loadu_ps(x)); }
+  static Value load(const bf16* x) {
+    return Batch(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(x)), 16)));
+  }
+  static Value load(const f16* x) { return Batch(_mm256_cvtph_ps(halves(x))); }
+
+  static void store(float* to, Value x) { _mm256_storeu_ps(to, x.x); }
+  static void store_weight(float* to, Value x) { store(to, x); }
+  /// Half away from zero; NaN keeps its upper bits and becomes quiet.
+  static void store_weight(bf16* to, Value value) {
+    const __m256 x = value.x;
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x8000)), 16);
+    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i words = _mm256_blendv_epi8(rounded, quiet, is_nan);
+    const __m256i packed = _mm256_packus_epi32(words, words);  // within each half: 0-3 0-3 | 4-7 4-7
+    keep(to, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+  }
+  /// Nearest even; every NaN becomes sign | 0x7E00.
+  static void store_weight(f16* to, Value value) {
+    const __m256 x = value.x;
+    const __m128i rounded = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m128i sign = _mm_and_si128(rounded, _mm_set1_epi16(static_cast<int16_t>(0x8000)));
+    const __m128i quiet = _mm_or_si128(sign, _mm_set1_epi16(0x7E00));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m128i mask = _mm_packs_epi32(_mm256_castsi256_si128(is_nan), _mm256_extracti128_si256(is_nan, 1));
+    keep(to, _mm_blendv_epi8(rounded, quiet, mask));
+  }
+
+ private:
+  static __m128i halves(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
+  static void keep(void* to, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(to), x); }
+};
+
+constexpr AdamKernels kKernels = adam_table<Avx2>();
+
+}  // namespace
+
+const AdamKernels* avx2_kernels() { return &kKernels; }
+
+}  // namespace tandem
+
+#else
+
+namespace tandem {
+const AdamKernels* avx2_kernels() { return nullptr; }
+}  // namespace tandem
+
+#endif

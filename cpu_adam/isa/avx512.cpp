@@ -1,0 +1,69 @@
+// Compiled with -mavx512f -mavx512bw -mavx512vl, beside avx2.cpp's flags, on x86-64; nothing here may be
+// called on a CPU without them.
+#include "cpu_adam/isa/kernels.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+#include "cpu_adam/isa/adam_text.h"
+#include "cpu_adam/isa/lanes.h"
+
+namespace tandem {
+
+namespace {
+
+struct Avx512 {
+  using Batch = xsimd::batch<float, xsimd::avx512f>;
+  using Value = Lanes<Avx512>;
+  static constexpr int64_t kLanes = 16;
+
+  static Batch fused(Batch a, Batch b, Batch c) { return _mm512_fmadd_ps(a, b, c); }
+  static Batch root(Batch a) { return _mm512_sqrt_ps(a); }
+  static Batch quotient(Batch a, Batch b) { return _mm512_div_ps(a, b); }
+
+  static Value load(const float* x) { return Batch(_mm512_loadu_ps(x)); }
+  static Value load(const bf16* x) {
+    return Batch(_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(x)), 16)));
+  }
+  static Value load(const f16* x) { return Batch(_mm512_cvtph_ps(halves(x))); }
+
+  static void store(float* to, Value x) { _mm512_storeu_ps(to, x.x); }
+  static void store_weight(float* to, Value x) { store(to, x); }
+  /// Half away from zero; NaN keeps its upper bits and becomes quiet.
+  static void store_weight(bf16* to, Value value) {
+    const __m512 x = value.x;
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
+    const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+    keep(to, _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nans(x), quiet)));
+  }
+  /// Nearest even; every NaN becomes sign | 0x7E00.
+  static void store_weight(f16* to, Value value) {
+    const __m512 x = value.x;
+    const __m256i rounded = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256i sign = _mm256_and_si256(rounded, _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
+    const __m256i quiet = _mm256_or_si256(sign, _mm256_set1_epi16(0x7E00));
+    keep(to, _mm256_mask_mov_epi16(rounded, nans(x), quiet));
+  }
+
+ private:
+  static __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+  static __m256i halves(const void* x) { return _mm256_loadu_si256(static_cast<const __m256i*>(x)); }
+  static void keep(void* to, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }
+};
+
+constexpr AdamKernels kKernels = adam_table<Avx512>();
+
+}  // namespace
+
+const AdamKernels* avx512_kernels() { return &kKernels; }
+
+}  // namespace tandem
+
+#else
+
+namespace tandem {
+const AdamKernels* avx512_kernels() { return nullptr; }
+}  // namespace tandem
+
+#endif
