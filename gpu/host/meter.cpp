@@ -1,0 +1,62 @@
+#include "gpu/host/meter.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tandem::gpu {
+
+Nanos steady_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+StreamTimes times_between(const Spent& from, const Spent& to) {
+  const auto idle = [&](Purpose cause) {
+    const auto i = static_cast<size_t>(cause);
+    return static_cast<double>(to.idle[i] - from.idle[i]) * 1e-6;
+  };
+  StreamTimes times;
+  times.total_ms = static_cast<double>(to.at - from.at) * 1e-6;
+  times.busy_ms = static_cast<double>(to.busy - from.busy) * 1e-6;
+  times.d2h_ms = idle(Purpose::d2h);
+  times.adam_ms = idle(Purpose::adam);
+  times.h2d_ms = idle(Purpose::h2d);
+  times.other_ms = idle(Purpose::other) + idle(Purpose::compute);
+  return times;
+}
+
+void Past::add(Nanos until, Purpose cause) {
+  if (!pieces_.empty() && pieces_.back().cause == cause) {
+    pieces_.back().until = until;
+    return;
+  }
+  if (pieces_.size() == kPieces) {
+    begin_ = pieces_.front().until;
+    pieces_.erase(pieces_.begin());
+  }
+  pieces_.push_back({until, cause});
+}
+
+void Meter::busy_until(Nanos now) {
+  spent_.busy += now - spent_.at;
+  spent_.at = now;
+  past_.add(now, own_);
+}
+
+void Meter::idle_until(Nanos now, Purpose cause) {
+  if (now <= spent_.at) return;
+  spent_.idle[static_cast<size_t>(cause)] += now - spent_.at;
+  spent_.at = now;
+  past_.add(now, cause);
+}
+
+void Meter::waited_until(Nanos now, Nanos queued, const Passed& awaited) {
+  idle_until(std::min(queued, now));
+  if (awaited.spent.at <= spent_.at) return idle_until(now);  // it had passed already
+  idle_until(awaited.past.begin());
+  for (const Past::Piece& piece : awaited.past.pieces()) idle_until(piece.until, piece.cause);
+  idle_until(now, awaited.purpose);
+}
+
+}  // namespace tandem::gpu

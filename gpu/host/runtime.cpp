@@ -1,0 +1,254 @@
+#include "gpu/host/runtime.h"
+
+namespace tandem::gpu {
+
+namespace {
+
+std::shared_ptr<Moment> moment_of(const Fence& fence) {
+  // The runtime made it, and made it mutable: it is the runtime that lets it pass.
+  return std::const_pointer_cast<Moment>(std::dynamic_pointer_cast<const Moment>(fence.state()));
+}
+
+}  // namespace
+
+void Moment::wait() const { owner->wait(*this); }
+
+// ---- queues
+
+void Runtime::open(WorkQueue& queue) {
+  Lock lock(mutex_);
+  throw_failure();
+  queue.actor = actors_++;
+  queues_.reserve(queues_.size() + 1);
+  started(lock, queue);
+  queues_.push_back(&queue);
+}
+
+void Runtime::close(WorkQueue& queue) noexcept {
+  Lock lock(mutex_);
+  drain(lock, queue);
+  acting().clock.join(queue.clock);
+  std::erase(queues_, &queue);
+}
+
+void Runtime::enqueue(WorkQueue& queue, Work work) {
+  Lock lock(mutex_);
+  throw_failure();
+  Clock clock = queue.clock;
+  clock.join(acting().clock);
+  const uint64_t tick = clock.tick(queue.actor);
+  std::string text = fmt::format("{} on {}", work.name, queue.describe());
+  if (check_order_) {
+    const Event event{queue.actor, tick, std::make_shared<const std::string>(text)};
+    accesses_.check(event, clock, work.accesses);
+    accesses_.note(event, clock, work.accesses);
+  }
+  queue.clock = clock;
+  append(lock, queue,
+         {Operation::Kind::work, std::move(text), std::move(work.body), nullptr, std::move(clock), 0});
+}
+
+Fence Runtime::record(WorkQueue& queue) {
+  Lock lock(mutex_);
+  throw_failure();
+  queue.clock.join(acting().clock);
+  auto moment = std::make_shared<Moment>(shared_from_this(), queue.actor, queue.describe(), queue.clock);
+  append(lock, queue, {Operation::Kind::record, "record", nullptr, moment, {}, 0});
+  return Fence(std::move(moment));
+}
+
+void Runtime::wait(WorkQueue& queue, const Fence& fence) {
+  if (fence.state() == nullptr) return;
+  auto moment = moment_of(fence);
+  ASSERT(moment != nullptr && moment->owner.get() == this, "{} waits for a fence of another device",
+         describe(queue, "wait"));
+  Lock lock(mutex_);
+  throw_failure();
+  queue.clock.join(acting().clock);
+  const bool redundant = queue.clock.covers(moment->clock);
+  if (tracing_waits_) waits_.push_back({queue.describe(), moment->text, redundant});
+  if (dropped_wait_ == waits_seen_++) return;
+  queue.clock.join(moment->clock);
+  append(lock, queue, {Operation::Kind::wait, "wait for " + moment->text, nullptr, moment, {}, 0});
+}
+
+void Runtime::range(WorkQueue& queue, std::string_view name) {
+  const Lock lock(mutex_);
+  throw_failure();
+  queue.range = name;
+}
+
+std::string Runtime::describe(const WorkQueue& queue, std::string_view operation) const {
+  const Lock lock(mutex_);
+  return fmt::format("{} on {}", operation, queue.describe());
+}
+
+StreamTimes Runtime::times(const WorkQueue& queue, const Fence& from, const Fence& to) const {
+  const auto first = moment_of(from);
+  const auto last = moment_of(to);
+  ASSERT(first && last && first->owner.get() == this && last->owner.get() == this &&
+             first->stream == queue.actor && last->stream == queue.actor,
+         "times of stream \"{}\" between fences of another stream", queue.name);
+  ASSERT(first->passed() && last->passed(), "times of stream \"{}\" up to a fence that has not passed",
+         queue.name);
+  const Lock lock(mutex_);
+  ASSERT(first->when.spent.at <= last->when.spent.at,
+         "times of stream \"{}\" from a later fence to an earlier one", queue.name);
+  return times_between(first->when.spent, last->when.spent);
+}
+
+void Runtime::append(Lock& lock, WorkQueue& queue, Operation operation) {
+  operation.queued = steady_now();
+  queue.operations.push_back(std::move(operation));
+  appended(lock, queue);
+}
+
+void Runtime::run_head(Lock& lock, WorkQueue& queue) {
+  std::list<Operation> taken;  // out of the queue, so that a failure elsewhere does not drop it
+  taken.splice(taken.begin(), queue.operations, queue.operations.begin());
+  Operation& operation = taken.front();
+  queue.running = &operation;
+  switch (operation.kind) {
+    case Operation::Kind::work:
+      run_body(lock, queue, operation);
+      break;
+    case Operation::Kind::wait:
+      queue.meter.waited_until(steady_now(), operation.queued, operation.moment->when);
+      break;
+    case Operation::Kind::record:
+      pass(queue, *operation.moment);
+      break;
+  }
+  queue.running = nullptr;
+}
+
+void Runtime::run_body(Lock& lock, WorkQueue& queue, Operation& operation) {
+  queue.meter.idle_until(steady_now());
+  std::exception_ptr failure;
+  lock.unlock();
+  try {
+    if (operation.body) operation.body();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  operation.body = nullptr;  // what it holds may come back here when it goes
+  lock.lock();
+  queue.meter.busy_until(steady_now());
+  if (failure) fail_locked(lock, std::move(failure));
+}
+
+void Runtime::pass(WorkQueue& queue, Moment& moment) {
+  queue.meter.idle_until(steady_now());
+  moment.when = queue.meter.passed();
+  moment.has_passed.store(true, std::memory_order_release);
+  for (WorkQueue* other : queues_)
+    if (!other->operations.empty() && other->operations.front().moment.get() == &moment) unblocked(*other);
+  changed();
+}
+
+// ---- what threads do themselves
+
+Runtime::Acting Runtime::acting() {
+  if (WorkQueue* queue = running_here()) {
+    Operation& operation = *queue->running;
+    return {operation.clock, queue->actor, operation.text};
+  }
+  const auto [host, is_new] = hosts_.try_emplace(std::this_thread::get_id());
+  if (is_new) host->second.actor = actors_++;
+  return {host->second.clock, host->second.actor, "a host thread"};
+}
+
+void Runtime::wait(const Moment& moment) {
+  Lock lock(mutex_);
+  const WorkQueue* queue = running_here();
+  ASSERT(queue == nullptr, "{} waits for a fence of {}: a task must not", queue->running->text, moment.text);
+  block(lock, "a fence of " + moment.text, [&] { return moment.passed(); });
+  acting().clock.join(moment.clock);
+}
+
+void Runtime::fulfil(PromiseState& promise, Fence fence) {
+  const Lock lock(mutex_);
+  ASSERT(!promise.fence, "promise \"{}\" is fulfilled twice", promise.name);
+  promise.fence = std::move(fence);
+  promise.clock = acting().clock;
+  changed();
+}
+
+Fence Runtime::recorded(PromiseState& promise) {
+  Lock lock(mutex_);
+  block(lock, fmt::format("promise \"{}\"", promise.name), [&] { return promise.fence.has_value(); });
+  acting().clock.join(promise.clock);
+  return *promise.fence;
+}
+
+void Runtime::touch(std::string_view what, const Access& access) {
+  const Lock lock(mutex_);
+  throw_failure();
+  touch_locked(what, access);
+}
+
+void Runtime::touch_locked(std::string_view what, const Access& access) {
+  if (!check_order_) return;
+  const Acting here = acting();
+  // A host thread's events are its accesses; a task's accesses are part of the task.
+  const uint64_t tick = running_here() != nullptr ? here.clock.at(here.actor) : here.clock.tick(here.actor);
+  const Event event{here.actor, tick,
+                    std::make_shared<const std::string>(fmt::format("{} by {}", what, here.text))};
+  accesses_.check(event, here.clock, std::span(&access, 1));
+  accesses_.note(event, here.clock, std::span(&access, 1));
+}
+
+void Runtime::release(std::string_view what, uintptr_t begin, uintptr_t end) noexcept {
+  Lock lock(mutex_);
+  try {
+    if (!failure_) touch_locked(what, {begin, end, true});
+  } catch (...) {
+    fail_locked(lock, std::current_exception());
+  }
+  accesses_.forget(begin, end);
+}
+
+// ---- failure
+
+void Runtime::fail(std::exception_ptr failure) noexcept {
+  Lock lock(mutex_);
+  fail_locked(lock, std::move(failure));
+}
+
+void Runtime::fail_locked(Lock& lock, std::exception_ptr failure) noexcept {
+  if (failure_ || !failure) return;
+  failure_ = std::move(failure);
+  std::list<Operation> dropped;
+  for (WorkQueue* queue : queues_) {
+    dropped.splice(dropped.end(), queue->operations);
+    unblocked(*queue);
+  }
+  changed();
+  lock.unlock();  // what the bodies hold may come back here when it goes
+  dropped.clear();
+  lock.lock();
+}
+
+void Runtime::check() const {
+  const Lock lock(mutex_);
+  throw_failure();
+}
+
+// ---- for tests
+
+void Runtime::drop_wait(size_t index) {
+  const Lock lock(mutex_);
+  dropped_wait_ = index;
+}
+
+void Runtime::trace_waits() {
+  const Lock lock(mutex_);
+  tracing_waits_ = true;
+}
+
+std::vector<WaitRecord> Runtime::waits() const {
+  const Lock lock(mutex_);
+  return waits_;
+}
+
+}  // namespace tandem::gpu
