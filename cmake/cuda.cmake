@@ -8,6 +8,7 @@ if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
     set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # CMake 3.25.1 does not know that nvcc speaks it
     set(TANDEM_HAVE_CUDA ON)
   elseif(TANDEM_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TANDEM_CUDA=ON, but no CUDA compiler (nvcc) was found")

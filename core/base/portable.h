@@ -30,4 +30,20 @@ TANDEM_HD float bits_float(uint32_t bits) {
 #endif
 }
 
+/// a * b + c and the square root, each rounded once; usable on both sides of nvcc.
+TANDEM_HD float fused(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+TANDEM_HD float root(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(x);
+#else
+  return std::sqrt(x);
+#endif
+}
+
 }  // namespace tandem

@@ -1,7 +1,8 @@
 #pragma once
 // The one order of Adam's arithmetic, for scalar, SIMD and CUDA. Kingma & Ba 2015; decoupled decay:
 // Loshchilov & Hutter 2019. V is float or a SIMD batch; fused multiply-add, square root and division are
-// correctly rounded in each, so all agree bit for bit.
+// correctly rounded in each, so all agree bit for bit. fused and root for float stand in portable.h; SIMD
+// files overload them for their batches.
 #include <cmath>
 #include <cstdint>
 
@@ -53,22 +54,6 @@ inline AdamScalars adam_scalars(const AdamHyper& h, double lr, int64_t t, double
   s.neg_lr_decay = static_cast<float>(-(lr * h.weight_decay));
   s.neg_step = static_cast<float>(-(lr / (1.0 - power(h.beta1, t))));
   return s;
-}
-
-/// Scalar primitives; SIMD files overload the same names for their batches.
-TANDEM_HD float fused(float a, float b, float c) {
-#if defined(__CUDA_ARCH__)
-  return __fmaf_rn(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
-TANDEM_HD float root(float x) {
-#if defined(__CUDA_ARCH__)
-  return __fsqrt_rn(x);
-#else
-  return std::sqrt(x);
-#endif
 }
 
 /// The constants of AdamScalars in the value type (broadcast once per range).

@@ -130,16 +130,16 @@ struct Config {
 };
 
 /// What the config is read for: training also needs output_dir.
-enum class Purpose : uint8_t { train, evaluate };
+enum class ConfigUse : uint8_t { train, evaluate };
 
 /// Reads, completes and checks a config. sets: "KEY=VALUE" of --set, applied in order before any check; VALUE
 /// is JSON, or else a string. Throws one ErrorList (status usage) with everything that is wrong, each with
 /// its place and a hint; a text that is not JSON is one Error. Files named in it are not looked at.
 Config load_config(const std::filesystem::path& path, const std::vector<std::string>& sets = {},
-                   Purpose purpose = Purpose::train);
+                   ConfigUse use = ConfigUse::train);
 /// The same from a text. Paths that are read are taken relative to base_dir; name stands for FILE in errors.
 Config config_from_text(std::string_view text, std::string name, const std::filesystem::path& base_dir,
-                        const std::vector<std::string>& sets = {}, Purpose purpose = Purpose::train);
+                        const std::vector<std::string>& sets = {}, ConfigUse use = ConfigUse::train);
 
 /// Every value that the run uses, under its key; a config again that gives the same Config from any folder.
 json::Value resolved(const Config& config);

@@ -35,6 +35,7 @@ void AccessMap::check(const Event& event, const Clock& clock, std::span<const Ac
 }
 
 void AccessMap::check(const Event& event, const Clock& clock, const Access& access) const {
+  if (access.begin == access.end) return;
   auto piece = pieces_.upper_bound(access.begin);
   if (piece != pieces_.begin() && std::prev(piece)->second.end > access.begin) --piece;
   for (; piece != pieces_.end() && piece->first < access.end; ++piece) {

@@ -13,11 +13,13 @@ class KernelContext {
  public:
   virtual ~KernelContext() = default;
   [[nodiscard]] virtual Workers& workers() = 0;
-  /// The same tensor at an address that this thread may read and write.
+  /// The same tensor at an address that this thread may read and write. It lies within one that the kernel
+  /// declared (InternalError otherwise), or is empty.
   [[nodiscard]] virtual Tensor open(Tensor device) const = 0;
 };
 
-/// One kernel launch: a name, every tensor that it reads and writes (device addresses; checked by the vector clocks), its body.
+/// One kernel launch: a name, every tensor that it reads and writes (device addresses; checked by the vector
+/// clocks), its body.
 struct Kernel {
   std::string name;
   std::vector<Tensor> reads, writes;

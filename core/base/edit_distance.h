@@ -1,0 +1,11 @@
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+namespace tandem {
+
+/// Insertions, deletions and replacements of one character that turn a into b (Levenshtein 1966). Both are
+/// short names: the work is the product of their lengths.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace tandem
