@@ -124,7 +124,7 @@ void TokenFile::open_bare(uint64_t token_bytes) {
 void TokenFile::open_llmc() {
   const auto header = header_of(file_);
   const std::string where = printable(file_.path());
-  if (file_.size() < kHeaderBytes || !is_token_magic(header[0])) {
+  if (!is_token_magic(header[0])) {
     const std::string kind = refused_kind(file_, header);
     throw Error(Status::failed,
                 kind.empty() ? fmt::format("no llm.c token file: it begins with {}, not {} or {}", header[0],
@@ -132,6 +132,10 @@ void TokenFile::open_llmc() {
                              : fmt::format("no llm.c token file, but {}", kind),
                 where, kRetokenise);
   }
+  CHECK(
+      file_.size() >= kHeaderBytes, Status::failed,
+      fmt::format("{} bytes, but the header of an llm.c token file alone has {}", file_.size(), kHeaderBytes),
+      where, "the file is cut off: copy it again");
   const bool gpt2 = header[0] == kGpt2Magic;
   const int32_t version = gpt2 ? 1 : 7;
   CHECK(header[1] == version, Status::failed,

@@ -93,23 +93,24 @@ void check_variants(const Node& config) {
       bias->fail(fmt::format("{} true: linear layers with a bias can't be trained yet", key),
                  "choose a model without biases");
   if (const auto act = given(config, "hidden_act"); act && act->as_string() != "silu")
-    act->fail(fmt::format("hidden_act {} is not built", describe(act->value())), "\"silu\" is");
+    act->fail(fmt::format("hidden_act {} is not supported", describe(act->value())), "supported: silu");
   if (const auto dropout = given(config, "attention_dropout"); dropout && dropout->as_double() != 0)
-    dropout->fail(fmt::format("attention_dropout {} is not built", describe(dropout->value())),
+    dropout->fail(fmt::format("attention_dropout {} is not supported", describe(dropout->value())),
                   "set it to 0 in a copy of config.json to train without dropout");
 }
 
 /// partial_rotary_factor stands beside the other rotary keys, old and new.
 void check_partial_rotary(const Node& object) {
   if (const auto part = given(object, "partial_rotary_factor"); part && part->as_double() != 1)
-    part->fail(fmt::format("partial_rotary_factor {} is not built", describe(part->value())), "1 is");
+    part->fail(fmt::format("partial_rotary_factor {} is not supported", describe(part->value())),
+               "supported: 1");
 }
 
 /// A key that this rotary type can't do without.
 Node required(const Node& rope, std::string_view type, std::string_view key) {
   const auto member = given(rope, key);
   if (!member)
-    rope.fail(fmt::format("rotary type {} needs \"{}\"", type, key),
+    rope.fail(fmt::format("rope_type {} needs \"{}\"", type, key),
               "compare with the publisher's config.json");
   return *member;
 }
@@ -119,13 +120,12 @@ Rope scaled(Rope rope, const Node& object) {
   check_partial_rotary(object);
   auto name = given(object, "rope_type");
   if (!name) name = given(object, "type");
-  if (!name)
-    object.fail("the rotary type is missing (key \"rope_type\")", fmt::format("one of {}", kRopeTypes));
+  if (!name) object.fail("the key \"rope_type\" is missing", fmt::format("supported: {}", kRopeTypes));
   const std::string& type = name->as_string();
   if (type == "default") return rope;
   if (type != "linear" && type != "llama3")
-    name->fail(fmt::format("rotary type {} is not built", describe(name->value())),
-               fmt::format("{} are", kRopeTypes));
+    name->fail(fmt::format("rope_type {} is not supported", describe(name->value())),
+               fmt::format("supported: {}", kRopeTypes));
   rope.scaling = type == "linear" ? RopeScaling::linear : RopeScaling::llama3;
   rope.factor = positive(required(object, type, "factor"));
   if (rope.scaling == RopeScaling::linear) return rope;
@@ -144,7 +144,7 @@ Rope scaled(Rope rope, const Node& object) {
 Rope from_parameters(Rope rope, const Node& object) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (const auto nested = given(object, layers))
-      nested->fail("rotary parameters per layer type are not built", "one set for all layers is");
+      nested->fail("rotary parameters per layer type are not supported", "supported: one set for all layers");
   rope.theta = positive_or(object, "rope_theta", rope.theta);
   if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object);
   check_partial_rotary(object);

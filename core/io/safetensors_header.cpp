@@ -41,7 +41,9 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool null() override { return in_name_ == Name::metadata && depth_ == 1 ? true : scalar("null"); }
   bool boolean(bool) override { return scalar("true or false"); }
-  bool number_integer(number_integer_t value) override { return scalar(std::to_string(value)); }
+  bool number_integer(number_integer_t value) override {
+    return scalar(value == 0 ? "-0" : std::to_string(value));
+  }
   bool number_float(number_float_t, const string_t& text) override { return scalar(text); }
   bool binary(binary_t&) override { return scalar("binary"); }
 
@@ -80,13 +82,13 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool start_object(std::size_t) override {
     enter();
-    expect(depth_ <= 2 || ignored(), "\"{}\" is an object", printable(key_));
+    expect(depth_ <= 2 || ignored(), "the header has an object for \"{}\"", printable(key_));
     return true;
   }
 
   bool start_array(std::size_t) override {
     const bool list = depth_ == 2 && in_name_ == Name::tensor && field_ != Field::dtype;
-    expect(list || ignored(), "a list where none belongs");
+    expect(list || ignored(), "the header has a list where none belongs");
     enter();
     return true;
   }
@@ -128,7 +130,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool scalar(const std::string& value) {
-    expect(ignored(), "{} where {} belongs", printable(value),
+    expect(ignored(), "the header has {} where {} belongs", printable(value),
            depth_ >= 3                  ? "an unsigned integer"
            : depth_ == 1                ? "a tensor's description"
            : depth_ == 0                ? "an object"

@@ -130,10 +130,10 @@ TEST(Config, RotaryTypesThatAreNotBuiltAreRefusedByName) {
   for (const char* type : {"yarn", "dynamic", "longrope", "su", "mrope"})
     for (const char* key : {"rope_type", "type"})
       refused(tiny(fmt::format(R"("rope_scaling":{{"{}":"{}","factor":2}})", key, type)),
-              {type, "is not built", "default, linear, llama3", "rope_scaling"});
+              {type, "is not supported", "default, linear, llama3", "rope_scaling"});
   refused(tiny(R"("rope_parameters":{"rope_type":"yarn","factor":2})"),
-          {"\"yarn\" is not built", "rope_parameters.rope_type"});
-  refused(tiny(R"("rope_scaling":{"factor":2})"), {"rotary type is missing", "rope_scaling"});
+          {"\"yarn\" is not supported", "rope_parameters.rope_type"});
+  refused(tiny(R"("rope_scaling":{"factor":2})"), {"\"rope_type\" is missing", "rope_scaling"});
   refused(tiny(R"("rope_parameters":{"full_attention":{"rope_type":"default"}})"), {"per layer type"});
   refused(tiny(R"("partial_rotary_factor":0.5)"), {"partial_rotary_factor 0.5"});
   refused(
@@ -144,13 +144,13 @@ TEST(Config, RotaryTypesThatAreNotBuiltAreRefusedByName) {
 
 TEST(Config, MissingRotaryKeysAreNamed) {
   refused(tiny(R"("rope_scaling":{"type":"linear"})"),
-          {"rotary type linear needs \"factor\"", "config.json:1:"});
+          {"rope_type linear needs \"factor\"", "config.json:1:"});
   for (const char* key :
        {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
     std::string keys = kLlama3;
     keys.replace(keys.find(fmt::format("\"{}\"", key)), std::string(key).size() + 2, "\"gone\"");
     refused(tiny(R"("rope_scaling":{"rope_type":"llama3",)" + keys + "}"),
-            {fmt::format("rotary type llama3 needs \"{}\"", key).c_str()});
+            {fmt::format("rope_type llama3 needs \"{}\"", key).c_str()});
   }
   refused(tiny(R"("rope_scaling":{"type":"linear","factor":0})"),
           {"rope_scaling.factor must be a number above 0, but is 0"});

@@ -128,7 +128,7 @@ TEST(Checkpoint, HeaderTextThatIsNoHeaderIsRefused) {
   files.refused(R"({"a":{"dtype":5}})", "", {"5 where the name of a dtype belongs"});
   files.refused(R"({"a":{"dtype":"F32","shape":7}})", "", {"7 where a list belongs"});
   files.refused(R"({"__metadata__":{"a":1}})", "", {"1 where a string of metadata belongs"});
-  files.refused(R"({"__metadata__":{"a":{}}})", "", {"\"a\" is an object"});
+  files.refused(R"({"__metadata__":{"a":{}}})", "", {"has an object for \"a\""});
   files.refused(R"({"__metadata__":[]})", "", {"a list where none belongs"});
   files.refused(R"({"__metadata__":{"a":"1","a":"2"}})", "", {"metadata key \"a\" comes twice"});
   files.refused(R"({"__metadata__":{},"__metadata__":{}})", "", {"\"__metadata__\" comes twice"});
