@@ -1,0 +1,22 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+// Options that several subcommands share, so that each has one spelling and one description.
+
+/// CONFIG and --set KEY=VALUE.
+struct ConfigOptions {
+  std::string path;               ///< as given; a path that does not exist is refused by whoever reads it
+  std::vector<std::string> sets;  ///< "KEY=VALUE" in the order given; the last of a key wins
+};
+
+/// CONFIG, required, and --set.
+void add_config_options(CLI::App& app, ConfigOptions& options);
+
+/// --json: stdout is one JSON object.
+void add_json_option(CLI::App& app, bool& json);
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// What a finished program left.
+struct Ran {
+  int status = 0;  ///< exit status, or 128 + the signal that ended it
+  std::string out, err;
+};
+
+/// Runs build/.../tandem with the arguments, with an empty stdin. `prelude` runs in the child first (limits,
+/// environment).
+Ran run_tandem(
+    const std::vector<std::string>& arguments, const std::function<void()>& prelude = [] {});
+
+}  // namespace tandem
