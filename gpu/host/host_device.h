@@ -26,16 +26,17 @@ struct HostDeviceOptions {
 
 using OpsFactory = std::function<std::unique_ptr<Ops>(KernelQueue&)>;
 
-/// The CPU as a device: streams are threads (or, in chaos, queues on the calling thread), device memory can't
-/// be touched at the addresses that tensors carry, every misuse that a GPU would answer with silence is an
-/// error:
-///   - an access that is not ordered after one that it conflicts with (OrderError; with check_order);
-///   - a kernel's tensor outside of a live buffer, a stream's copy from or to pageable memory, device memory
-///   in a lane,
-///     a fence of another device, a fence waited for inside a task, a promise fulfilled twice
-///     (InternalError).
-/// A host thread counts as ordered after what it waited for (Fence::wait, recorded()), never by having seen
-/// passed().
+/// The CPU as a device: streams are threads (or, in chaos, queues on the calling thread), and device memory
+/// can't be touched at the addresses that tensors carry. What a GPU would answer with silence is an error:
+///
+/// - OrderError (with check_order): an access that is not ordered after one that it conflicts with. A host
+///   thread is ordered after what it waited for (Fence::wait, recorded()), never by having seen passed().
+/// - InternalError: a kernel's tensor outside of a live buffer; a stream's copy from or to pageable memory;
+///   device memory in a lane; a fence of another device, or waited for inside a task; a promise fulfilled
+///   twice.
+///
+/// After a failure even a fence that had passed throws it. Buffers count as the bytes asked for and take
+/// whole pages.
 class HostDevice final : public Device, public KernelQueue {
  public:
   /// The workers must outlive the device. Without a factory there are no ops.
