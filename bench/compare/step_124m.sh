@@ -12,7 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 for round in $(seq "$rounds"); do
   run=$scratch/run-$round
-  "$tandem" train "$root/configs/bench_124m.json" --quiet --set "output_dir=$run"
+  "$tandem" train "$root/configs/bench_124m.json" --quiet --set "output_dir=$run" >&2
   "$python" - "$run/metrics.jsonl" <<'PYTHON' | tee -a "$scratch/rows"
 import json, statistics, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
