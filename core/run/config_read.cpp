@@ -135,8 +135,8 @@ json::Value* reach(json::Value& root, std::string_view key, uint32_t source) {
 }
 
 Config read(json::Document document, std::vector<Error> errors, const std::filesystem::path& base_dir,
-            const std::vector<std::string>& sets, Purpose purpose) {
-  Reading reading(purpose);
+            const std::vector<std::string>& sets, ConfigUse use) {
+  Reading reading(use);
   reading.errors = std::move(errors);
   reading.config.document = std::move(document);
   const json::Value& root = reading.config.document.root;
@@ -212,17 +212,17 @@ void Reading::ignore(std::string_view key, std::string_view note) {
   config.ignored.push_back({std::string(key), config.where(key), std::string(note)});
 }
 
-Config load_config(const std::filesystem::path& path, const std::vector<std::string>& sets, Purpose purpose) {
+Config load_config(const std::filesystem::path& path, const std::vector<std::string>& sets, ConfigUse use) {
   std::vector<Error> duplicates;
   json::Document document = json::parse_file(path, options(duplicates));
-  return read(std::move(document), std::move(duplicates), path.parent_path(), sets, purpose);
+  return read(std::move(document), std::move(duplicates), path.parent_path(), sets, use);
 }
 
 Config config_from_text(std::string_view text, std::string name, const std::filesystem::path& base_dir,
-                        const std::vector<std::string>& sets, Purpose purpose) {
+                        const std::vector<std::string>& sets, ConfigUse use) {
   std::vector<Error> duplicates;
   json::Document document = json::parse(text, std::move(name), options(duplicates));
-  return read(std::move(document), std::move(duplicates), base_dir, sets, purpose);
+  return read(std::move(document), std::move(duplicates), base_dir, sets, use);
 }
 
 DType Config::dtype() const {

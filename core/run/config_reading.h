@@ -12,11 +12,11 @@ namespace tandem {
 /// The document, the Config so far and everything found wrong with it.
 class Reading {
  public:
-  explicit Reading(Purpose purpose) : purpose_(purpose) {}
+  explicit Reading(ConfigUse use) : use_(use) {}
   Config config;
   std::vector<Error> errors;
 
-  [[nodiscard]] Purpose purpose() const { return purpose_; }
+  [[nodiscard]] ConfigUse use() const { return use_; }
   /// What the document says under a key; nullptr if nothing.
   [[nodiscard]] const json::Value* given(std::string_view key) const;
   [[nodiscard]] bool is_true(std::string_view key) const;
@@ -28,7 +28,7 @@ class Reading {
   void ignore(std::string_view key, std::string_view note);
 
  private:
-  Purpose purpose_;
+  ConfigUse use_;
   std::set<std::string, std::less<>> failed_;
 };
 

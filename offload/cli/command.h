@@ -31,10 +31,14 @@ struct CommandRow {
   std::unique_ptr<Command> (*make)();
 };
 
+std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_eval();
 std::unique_ptr<Command> make_doctor();
 
 /// Every subcommand, in the order of --help.
 inline constexpr CommandRow kCommands[] = {
+    {"train", "Train a model as the config says", make_train},
+    {"eval", "Measure the loss of a model or checkpoint on token files", make_eval},
     {"doctor", "Show the devices, the CPU and the limits that hold here", make_doctor},
 };
 

@@ -113,7 +113,7 @@ TEST(ConfigErrors, TextsThatAreNoConfig) {
   }
   const Strings nothing_given = errors_in("{}");
   EXPECT_EQ(nothing_given.size(), 7u) << "output_dir, lr, data.train, sequence_length, batch, model, steps";
-  EXPECT_EQ(errors_in("{}", {}, Purpose::evaluate).size(), 6u) << "no output_dir needed";
+  EXPECT_EQ(errors_in("{}", {}, ConfigUse::evaluate).size(), 6u) << "no output_dir needed";
 }
 
 TEST(ConfigErrors, AutoIsFineOnKeysWithoutEffect) {

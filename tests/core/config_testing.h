@@ -28,14 +28,14 @@ inline Config with(const std::vector<std::string>& sets) { return read(minimal()
 
 /// What is wrong, each as "WHAT | WHERE | HINT"; empty if nothing is. Every error must have status 2.
 inline std::vector<std::string> errors_in(std::string_view text, const std::vector<std::string>& sets = {},
-                                          Purpose purpose = Purpose::train) {
+                                          ConfigUse use = ConfigUse::train) {
   std::vector<std::string> out;
   const auto add = [&](const Error& error) {
     out.push_back(error.message() + " | " + error.where() + " | " + error.hint());
     if (error.status() != Status::usage) out.push_back("with another status than usage");
   };
   try {
-    config_from_text(text, "c.json", "/base", sets, purpose);
+    config_from_text(text, "c.json", "/base", sets, use);
   } catch (const ErrorList& list) {
     for (const Error& error : list.errors()) add(error);
   } catch (const Error& error) {

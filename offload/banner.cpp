@@ -1,0 +1,127 @@
+#include "offload/banner.h"
+
+#include <algorithm>
+
+#include "offload/checkpoint.h"
+#include "offload/fit.h"
+#include "offload/progress.h"
+#include "offload/version.h"
+
+namespace tandem {
+
+namespace {
+
+std::string row(std::string_view name, std::string_view text) {
+  return fmt::format("  {:<10} {}\n", name, text);
+}
+
+std::string scopes(const ScopeBytes& bytes) {
+  std::vector<std::pair<std::string, size_t>> sorted(bytes.begin(), bytes.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [scope, size] : sorted)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", scope, byte_text(size));
+  return text;
+}
+
+std::string schedule_text(const TrainSetup& setup) {
+  const bool offloaded = setup.placement.front() == Placement::host;
+  const std::string where = offloaded ? "optimizer on the host" : "optimizer on the device";
+  if (setup.policy.schedule == Schedule::synchronous) return "synchronous, lag 0; " + where;
+  const std::string correction = setup.prediction > 0 ? fmt::format("predict x{}", setup.prediction) : "none";
+  return fmt::format("delayed, lag 0 for {} steps, then 1; correction {}; {}", setup.policy.warmup_steps,
+                     correction, where);
+}
+
+std::string model_text(const ModelSource& model, const ParamTable& table) {
+  const Arch& a = model.arch;
+  return fmt::format(
+      "{}, {} parameters in {} blocks: {} layers, hidden {}, heads {}/{}, vocab {}, {} head; {}",
+      a.model_type, table.parameter_count(), table.block_count(), a.layers, a.hidden, a.heads, a.kv_heads,
+      a.vocab, a.tied ? "tied" : "untied",
+      model.folder ? "weights from " + model.folder->path() : "weights from train.seed");
+}
+
+std::string rate_text(const TrainSetup& setup, int64_t steps) {
+  double peak = 0;
+  int64_t at = 0;
+  const int64_t stride = std::max<int64_t>(1, steps / 10000);
+  for (int64_t n = 0; n < steps; n += stride)
+    if (setup.lr(n) > peak) {
+      peak = setup.lr(n);
+      at = n;
+    }
+  return fmt::format("first {:.3g}, peak {:.3g} (update {}), last {:.3g}", setup.lr(0), peak, at + 1,
+                     setup.lr(steps - 1));
+}
+
+/// "*.weight of rank 2 (9 tensors)": names, with the layers' numbers as one.
+std::string decay_text(const ParamTable& table, bool decay) {
+  std::vector<std::string> names;
+  for (const ParamSpec& spec : table.params()) {
+    if (spec.decay != decay) continue;
+    std::string name = spec.name;
+    if (name.starts_with("model.layers.")) name = "model.layers.*" + name.substr(name.find('.', 13));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return names.empty() ? "none" : text;
+}
+
+std::string save_text(const Config& config, const ParamTable& table, const TrainSetup& setup,
+                      uint64_t disk_free) {
+  const bool delayed = setup.policy.schedule == Schedule::delayed;
+  const uint64_t bytes = checkpoint_bytes(table, setup.dtype, delayed, delayed && setup.prediction > 0);
+  const std::string when = config.checkpoint.every > 0
+                               ? fmt::format("every {} steps and at the end", config.checkpoint.every)
+                               : "at the end";
+  return fmt::format("{} each, {}, the newest {} kept; {} free on the disk", byte_text(bytes), when,
+                     config.checkpoint.keep, byte_text(disk_free));
+}
+
+}  // namespace
+
+std::string banner(const Config& config, const ModelSource& model, const Machine& machine,
+                   const DataSets& data, const ParamTable& table, const TrainSetup& setup, int64_t steps,
+                   uint64_t disk_free) {
+  const MemoryPlan plan = plan_memory(setup, table);
+  std::string text = fmt::format("tandem {}\n", kVersion);
+  text += row("device",
+              machine.device_kind + (machine.device_why.empty() ? "" : " (" + machine.device_why + ")"));
+  text += row("cpu", fmt::format("{}; Adam {} ({})", machine.workers->describe(), name_of(machine.isa),
+                                 machine.isa_why));
+  text += row("model", model_text(model, table));
+  text += row("dtype", fmt::format("{} weights, activations and gradients; fp32 masters and moments",
+                                   name_of(setup.dtype)));
+  text += row("schedule", schedule_text(setup));
+  text +=
+      row("batch",
+          fmt::format("{} sequences of {} tokens = micro-batch {} x accumulation {} x 1 rank; {} steps",
+                      config.train_batch_size, setup.length, setup.micro_batch, setup.micro_batches, steps));
+  text += row("data", fmt::format("{} samples an epoch, {:.2f} epochs{}", data.train_range.count,
+                                  static_cast<double>(steps * config.train_batch_size) /
+                                      static_cast<double>(data.train_range.count),
+                                  data.eval_range.count > 0
+                                      ? fmt::format("; {} samples for evaluation", data.eval_range.count)
+                                      : ""));
+  text += row("lr", rate_text(setup, steps));
+  text += row("clip", setup.clip > 0 ? fmt::format("{} (global norm)", setup.clip) : "off");
+  text += row("decay",
+              fmt::format("{} {}: {}", setup.adam.weight_decay,
+                          setup.adam.decoupled ? "decoupled (AdamW)" : "L2 (Adam)", decay_text(table, true)));
+  text += row("no decay", decay_text(table, false));
+  text += row("memory", fmt::format("device {}: {}", byte_text(plan.device_bytes()), scopes(plan.device)));
+  text += row("", fmt::format("host {} ({} pinned): {}", byte_text(plan.host_bytes()),
+                              byte_text(plan.pinned_bytes()), scopes(plan.host)));
+  text += row("", fmt::format("fixed {}: the program and its kernels' working memory",
+                              byte_text(fixed_bytes(machine, setup))));
+  text += row("saves", save_text(config, table, setup, disk_free));
+  for (const IgnoredKey& key : config.ignored)
+    text += row("no effect", key.key + (key.note.empty() ? "" : ": " + key.note));
+  if (model.folder)
+    for (const std::string& warning : model.folder->warnings()) text += row("note", warning);
+  return text;
+}
+
+}  // namespace tandem

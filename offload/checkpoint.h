@@ -1,0 +1,75 @@
+#pragma once
+// Checkpoints: atomic, checksummed, free of world size. The folder is an ordinary Hugging Face model folder;
+// optimizer/ and state.json hold the rest of a run.
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/hash.h"
+#include "core/io/model_folder.h"
+#include "core/io/safetensors_set.h"
+#include "core/model/params.h"
+#include "offload/planes.h"
+#include "offload/trainer.h"
+
+namespace tandem {
+
+/// A training data file as a checkpoint remembers it.
+struct DataFile {
+  std::string path;
+  FileSum sum;  ///< identity_of() the file
+};
+
+/// What state.json says, besides its files.
+struct RunState {
+  int64_t step = 0;     ///< steps done, skipped ones included
+  uint64_t sample = 0;  ///< the next sample of the run
+  double epoch = 0;
+  uint64_t seed = 0;
+  TrainState train;
+  DType dtype = DType::f32;
+  std::vector<DataFile> data;
+  std::string config_hash;  ///< of config.resolved.json
+};
+
+/// What goes into a checkpoint beside the trainer's planes.
+struct CheckpointModel {
+  const ParamTable& table;
+  DType dtype = DType::f32;
+  std::string config_json;               ///< the text of the checkpoint's config.json
+  StoredForm form;                       ///< how the model's files came
+  std::optional<std::string> model;      ///< folder whose generation_config.json is copied
+  std::optional<std::string> tokenizer;  ///< folder whose tokenizer files are copied
+};
+
+/// Bytes that save_checkpoint() writes; headers and small files are left out.
+uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, bool lagged, bool predicted);
+
+/// Writes the state of a quiesced trainer as `folder`, which appears complete or not at all. Error(failed),
+/// with the bytes needed, when the disk is full or fails; then what was there before is untouched and nothing
+/// is left behind. Returns the bytes written.
+uint64_t save_checkpoint(const std::filesystem::path& folder, Trainer& trainer, const CheckpointModel& model,
+                         const RunState& state);
+
+/// A complete checkpoint, open for reading.
+class Checkpoint : public PlaneSource {
+ public:
+  /// Reads state.json and checks every file that it names, by size and hash. Error(failed) that says what is
+  /// incomplete or does not belong to the table's model.
+  Checkpoint(std::filesystem::path folder, const ParamTable& table);
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const RunState& state() const { return state_; }
+  [[nodiscard]] bool has(Plane plane) const { return planes_.contains(plane); }
+  bool read(Plane plane, BlockId block, Tensor out) override;
+
+ private:
+  std::filesystem::path folder_;
+  const ParamTable& table_;
+  RunState state_;
+  std::map<Plane, SafetensorsSet> planes_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+#pragma once
+// state.json: what it says, as JSON and back.
+#include "core/io/json.h"
+#include "offload/checkpoint.h"
+
+namespace tandem {
+
+constexpr const char* kStateFile = "state.json";
+
+json::Value render_state(const RunState& state, const FileSums& files);
+
+struct ParsedState {
+  RunState state;
+  FileSums files;
+};
+/// Error(failed) with the place of what is missing or wrong.
+ParsedState parse_state(const json::Node& root);
+
+}  // namespace tandem

@@ -1,0 +1,176 @@
+// tandem eval: the loss of a model on token files, in nats per token.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "core/io/json.h"
+#include "offload/assembly.h"
+#include "offload/checkpoint.h"
+#include "offload/checkpoint_state.h"
+#include "offload/cli/command.h"
+#include "offload/cli/options.h"
+#include "offload/evaluation.h"
+#include "offload/run_folder.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kBatch = 4;  // sequences at a time where no config says
+
+/// The dtype that the folder's first tensor is stored in; fp32 for what can't be computed in.
+DType stored_dtype(const std::string& folder) {
+  const SafetensorsSet set(folder);
+  for (const auto& [name, tensor] : set.tensors())
+    for (const DType dtype : {DType::bf16, DType::f16})
+      if (tensor.entry->dtype == safetensors_name(dtype)) return dtype;
+  return DType::f32;
+}
+
+DType parse_dtype(const std::string& name) {
+  constexpr std::pair<std::string_view, DType> kNames[] = {{"float32", DType::f32},   {"fp32", DType::f32},
+                                                           {"bfloat16", DType::bf16}, {"bf16", DType::bf16},
+                                                           {"float16", DType::f16},   {"fp16", DType::f16}};
+  for (const auto& [known, dtype] : kNames)
+    if (name == known) return dtype;
+  throw Error(Status::usage, "unknown dtype \"" + printable(name) + "\"", "--dtype",
+              "float32, bfloat16 or float16");
+}
+
+std::optional<int64_t> step_of(const std::string& folder) {
+  std::error_code ignored;
+  const fs::path path = fs::path(folder) / kStateFile;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  const json::Document document = json::parse_file(path, {.status = Status::failed});
+  return parse_state(json::Node(document)).state.step;
+}
+
+/// What device keys mean where no config gives them.
+Config::Device default_device() {
+  Config::Device device;
+  device.kind = device.isa = "auto";
+  device.reserve = uint64_t{512} << 20;
+  return device;
+}
+
+class Eval : public Command {
+ public:
+  void add_options(CLI::App& app) override {
+    add_config_options(app, config_);
+    app.get_option("CONFIG")->required(false);
+    add_json_option(app, json_);
+    app.add_option("--model", model_, "A Hugging Face folder or a checkpoint, in place of CONFIG");
+    app.add_option("--checkpoint", checkpoint_,
+                   "With CONFIG: a checkpoint's path, or \"latest\" of its run folder");
+    app.add_option("--data", data_, "A token file, in place of the config's evaluation data");
+    app.add_option("--format", format_, "Of --data: auto, llmc, nanogpt or bytes");
+    app.add_option("--sequence-length", length_, "Tokens of a sequence")->check(CLI::PositiveNumber);
+    app.add_option("--max-tokens", max_tokens_, "Stop after so many tokens")->check(CLI::PositiveNumber);
+    app.add_option("--dtype", dtype_,
+                   "float32, bfloat16 or float16; else that of the run, or of the stored weights");
+  }
+
+  Status run(const GlobalOptions&) override {
+    if (!config_.path.empty()) read_config();
+    CHECK(!model_.empty(), Status::usage, "no model is named", "eval",
+          "eval CONFIG, eval CONFIG --checkpoint latest, or eval --model DIR --data FILE");
+    CHECK(!data_.empty() || data_sets_, Status::usage, "no evaluation data is named",
+          config_.path.empty() ? "eval" : config_.path,
+          "--data FILE, or data.eval or data.eval_split in the config");
+    const ModelFolder folder(model_);
+    const ParamTable table(folder.arch());
+    const auto [set, range] = samples(folder.arch());
+    const Machine machine = find_machine(device_, "device.kind");
+    const std::unique_ptr<Device> device = open_device(device_, machine);
+    FolderWeights weights(folder);
+    const DType dtype =
+        dtype_.empty() ? (config_dtype_ ? *config_dtype_ : stored_dtype(model_)) : parse_dtype(dtype_);
+    show(evaluate_model(folder.arch(), table, weights, dtype, *set, range, batch_, machine, *device),
+         machine);
+    return Status::ok;
+  }
+
+ private:
+  /// What CONFIG and --checkpoint name; options given on the command line win.
+  void read_config() {
+    const Config config = load_config(config_.path, config_.sets, ConfigUse::evaluate);
+    CHECK(model_.empty(), Status::usage, "both CONFIG and --model name a model", "--model", "one of the two");
+    device_ = config.device;
+    batch_ = config.micro_batch_size;
+    if (length_ == 0) length_ = config.data.sequence_length;
+    config_dtype_ = config.dtype();
+    model_ = checkpoint_.empty() && config.model.path ? *config.model.path : checkpoint_of(config);
+    if (data_.empty() && (!config.data.eval.empty() || config.data.eval_split > 0))
+      data_sets_ = open_data(config, ModelFolder(model_).arch());
+  }
+
+  [[nodiscard]] std::string checkpoint_of(const Config& config) const {
+    if (!checkpoint_.empty() && checkpoint_ != "latest") return checkpoint_;
+    const RunFolder folder(config.output_dir);
+    std::error_code ignored;
+    for (const int64_t step : folder.saved_steps())
+      if (fs::exists(folder.checkpoint(step) / kStateFile, ignored)) return folder.checkpoint(step);
+    throw Error(Status::usage, "the run has no complete checkpoint",
+                config.output_dir.empty() ? "output_dir" : config.output_dir,
+                "--checkpoint PATH, or train first");
+  }
+
+  std::pair<const SampleSet*, SampleRange> samples(const Arch& arch) {
+    if (!data_.empty()) {
+      if (length_ == 0) length_ = std::min<int64_t>(1024, arch.max_positions);
+      std::vector<TokenFile> files;
+      files.emplace_back(data_, token_format(format_, "--format"), arch.vocab);
+      files_ = std::make_unique<SampleSet>(std::move(files), length_);
+    }
+    CHECK(
+        length_ <= arch.max_positions, Status::usage,
+        fmt::format("sequences of {} tokens are above the model's {} positions", length_, arch.max_positions),
+        "--sequence-length", fmt::format("{} or less", arch.max_positions));
+    const SampleSet& set = files_ ? *files_ : data_sets_->eval_set();
+    SampleRange range = files_ ? SampleRange{0, set.size()} : data_sets_->eval_range;
+    if (max_tokens_ > 0) range = first_tokens(range, max_tokens_, set.sequence_length());
+    return {&set, range};
+  }
+
+  void show(const EvalResult& result, const Machine& machine) const {
+    const double speed = result.seconds > 0 ? static_cast<double>(result.tokens) / result.seconds : 0.0;
+    const std::optional<int64_t> step = step_of(model_);
+    if (!json_) {
+      fmt::print("loss        {:.5f} nats per token (perplexity {:.3f})\n", result.loss,
+                 std::exp(result.loss));
+      fmt::print("tokens      {} in {} sequences of {}, {:.0f} tokens/s\n", result.tokens, result.sequences,
+                 result.sequence_length, speed);
+      fmt::print("model       {}{}, {} on {}\n", model_, step ? fmt::format(" (step {})", *step) : "",
+                 name_of(result.dtype), machine.device_kind);
+      return;
+    }
+    const auto finite = [](double x) { return std::isfinite(x) ? json::Value(x) : json::Value(); };
+    fmt::print("{}\n", json::dump(json::Object{{"loss", finite(result.loss)},
+                                               {"perplexity", finite(std::exp(result.loss))},
+                                               {"tokens", result.tokens},
+                                               {"sequences", result.sequences},
+                                               {"sequence_length", result.sequence_length},
+                                               {"dtype", name_of(result.dtype)},
+                                               {"device", machine.device_kind},
+                                               {"model", model_},
+                                               {"step", step ? json::Value(*step) : json::Value()},
+                                               {"tokens_per_s", speed}},
+                                  2));
+  }
+
+  ConfigOptions config_;
+  std::string model_, checkpoint_, data_, format_ = "auto", dtype_;
+  int64_t length_ = 0, max_tokens_ = 0, batch_ = kBatch;
+  bool json_ = false;
+  Config::Device device_ = default_device();
+  std::optional<DType> config_dtype_;
+  std::optional<DataSets> data_sets_;
+  std::unique_ptr<SampleSet> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_eval() { return std::make_unique<Eval>(); }
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+#pragma once
+// From the accumulators of backward to the optimizer's slots: buckets, the one rounding, the norm's parts,
+// the way to the host.
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "core/model/exchange.h"
+#include "offload/memory_plan.h"
+#include "offload/setup.h"
+#include "offload/slots.h"
+
+namespace tandem {
+
+/// One gradient that has landed in its slot once the fence has passed.
+struct Landed {
+  BlockId block = 0;
+  Fence fence;
+};
+
+/// Used by the main thread only.
+class GradStream : public GradSink {
+ public:
+  GradStream(const TrainSetup& setup, const ParamTable& table, Device& device, Slots& slots, Stream& d2h);
+
+  /// Starts a step. scalars: [2 * blocks] f64 on the device, gets (sum of squares, non-finite count) of each
+  /// block.
+  void begin(int64_t step, Tensor scalars);
+  [[nodiscard]] Tensor open(BlockId block, Stream& stream) override;
+  void close(BlockId block, Stream& stream) override;
+  /// Where the step's gradients land, in the order in which they closed. All blocks have closed.
+  [[nodiscard]] std::vector<Landed> landed();
+  /// Bytes sent to the host by one step.
+  [[nodiscard]] size_t bytes_per_step() const;
+
+ private:
+  struct Bucket {
+    Tensor sum;      // [capacity] fp32
+    Tensor staging;  // [capacity] training dtype; empty where nothing is staged
+    Fence free;      ///< whoever read it last
+  };
+  struct Open {
+    std::vector<Bucket> uses;    ///< in order of arrival
+    int passes = 0;              ///< closes of the last use so far
+    int opened = 0, closed = 0;  ///< in this group of micro-batches
+  };
+  [[nodiscard]] std::deque<Bucket>& pool(BlockId block);
+  void finish(BlockId block, Open& open, Stream& stream);
+
+  const TrainSetup& setup_;
+  const ParamTable& table_;
+  Ops& ops_;
+  Slots& slots_;
+  Stream& d2h_;
+  Buffer memory_;
+  std::deque<Bucket> layer_pool_, vocab_pool_;
+  std::vector<Open> open_;
+  std::vector<Landed> landed_;
+  int64_t step_ = 0;
+  Tensor scalars_;
+};
+
+}  // namespace tandem

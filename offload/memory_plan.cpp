@@ -1,0 +1,105 @@
+#include "offload/memory_plan.h"
+
+#include <algorithm>
+
+#include "core/run/arena.h"
+
+namespace tandem {
+
+namespace {
+
+size_t sum(const ScopeBytes& scopes) {
+  size_t total = 0;
+  for (const auto& [scope, bytes] : scopes) total += bytes;
+  return total;
+}
+
+bool is_pinned(const std::string& scope) {
+  return scope == "slots" || scope == "batches" || scope == "scalars" || scope == "tables";
+}
+
+/// Scopes without bytes are not allocated, so they are not counted.
+void drop_empty(ScopeBytes& scopes) {
+  std::erase_if(scopes, [](const auto& entry) { return entry.second == 0; });
+}
+
+}  // namespace
+
+size_t MemoryPlan::device_bytes() const { return sum(device); }
+size_t MemoryPlan::host_bytes() const { return sum(host); }
+
+size_t MemoryPlan::pinned_bytes() const {
+  size_t total = 0;
+  for (const auto& [scope, bytes] : host) total += is_pinned(scope) ? bytes : 0;
+  return total;
+}
+
+PlaneBytes plane_elements(const TrainSetup& setup, const ParamTable& table) {
+  PlaneBytes planes;
+  for (BlockId block = 0; block < table.block_count(); ++block) {
+    const bool host = setup.placement.at(static_cast<size_t>(block)) == Placement::host;
+    (host ? planes.host_elements : planes.device_elements) += table.block(block).numel;
+  }
+  return planes;
+}
+
+bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block) {
+  return block == 0 || (!arch.tied && block == table.block_count() - 1);
+}
+
+BucketPlan plan_buckets(const TrainSetup& setup, const ParamTable& table) {
+  BucketPlan plan;
+  int layer_blocks = 0;
+  for (BlockId block = 0; block < table.block_count(); ++block) {
+    const bool vocab = is_vocab_block(setup.arch, table, block);
+    int64_t& elements = vocab ? plan.vocab_elements : plan.layer_elements;
+    elements = std::max(elements, table.block(block).numel);
+    layer_blocks += vocab ? 0 : 1;
+  }
+  const bool all_open = setup.groups() > 1;  // accumulators live over the whole step
+  plan.layer_buckets = all_open ? layer_blocks : std::min(setup.layer_buckets, layer_blocks);
+  plan.vocab_buckets = setup.arch.tied || all_open ? 2 : 1;
+  const bool to_host =
+      std::find(setup.placement.begin(), setup.placement.end(), Placement::host) != setup.placement.end();
+  plan.staging = to_host && setup.dtype != DType::f32;
+  return plan;
+}
+
+size_t BucketPlan::bytes(DType dtype) const {
+  const auto elements = static_cast<size_t>(layer_elements * layer_buckets + vocab_elements * vocab_buckets);
+  return elements * (sizeof(float) + (staging ? size_of(dtype) : 0));
+}
+
+int64_t scalars_per_step(const TrainSetup& setup, const ParamTable& table) {
+  return 2 * table.block_count() + setup.micro_batches;
+}
+
+MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
+  const size_t element = size_of(setup.dtype);
+  const PlaneBytes planes = plane_elements(setup, table);
+  const auto host = static_cast<size_t>(planes.host_elements),
+             device = static_cast<size_t>(planes.device_elements);
+  const Window window{setup.micro_batch, setup.length, setup.group()};
+  const auto step_tokens = static_cast<size_t>(setup.micro_batches * setup.tokens_per_micro_batch());
+  const size_t batches = kStepSets * 2 * step_tokens * sizeof(int32_t);
+  const size_t scalars = kStepSets * static_cast<size_t>(scalars_per_step(setup, table)) * sizeof(double);
+  const size_t tables = Model::table_bytes(setup.arch, setup.length);
+
+  MemoryPlan plan;
+  plan.device["weights"] = static_cast<size_t>(table.padded_count()) * element;
+  plan.device["gradients"] = plan_buckets(setup, table).bytes(setup.dtype);
+  plan.device["activations"] = std::max(model_bytes(setup.arch, setup.dtype, window, setup.keep).total(),
+                                        model_eval_bytes(setup.arch, setup.dtype, window).total());
+  plan.device["optimizer"] = device * 3 * sizeof(float);
+  plan.device["slots"] = device * element * static_cast<size_t>(setup.slots());
+  plan.host["master"] = plan.host["exp_avg"] = plan.host["exp_avg_sq"] = host * sizeof(float);
+  plan.host["slots"] = host * element * static_cast<size_t>(setup.slots());
+  plan.device["batches"] = plan.host["batches"] = batches;
+  plan.device["scalars"] = plan.host["scalars"] = scalars;
+  plan.device["tables"] = plan.host["tables"] = tables;
+  drop_empty(plan.device);
+  drop_empty(plan.host);
+  return plan;
+}
+
+}  // namespace tandem

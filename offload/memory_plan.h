@@ -1,0 +1,48 @@
+#pragma once
+// Bytes per tier and scope, from one closed formula each. The trainer allocates exactly these; the
+// allocators' counters agree.
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "core/model/params.h"
+#include "offload/setup.h"
+
+namespace tandem {
+
+/// Scope -> bytes. Keys are the scopes that the allocators count under.
+using ScopeBytes = std::map<std::string, size_t>;
+
+struct MemoryPlan {
+  ScopeBytes device;  ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
+  ScopeBytes host;    ///< master, exp_avg, exp_avg_sq, and the pinned: slots, batches, scalars, tables
+  [[nodiscard]] size_t device_bytes() const;
+  [[nodiscard]] size_t host_bytes() const;
+  [[nodiscard]] size_t pinned_bytes() const;
+};
+
+MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table);
+
+/// The parts that allocation shares with the plan.
+struct PlaneBytes {
+  int64_t host_elements = 0, device_elements = 0;  ///< of all blocks of either placement
+};
+PlaneBytes plane_elements(const TrainSetup& setup, const ParamTable& table);
+
+/// Gradient buckets by size class.
+struct BucketPlan {
+  int64_t layer_elements = 0, vocab_elements = 0;  ///< of one bucket
+  int layer_buckets = 0, vocab_buckets = 0;
+  bool staging = false;  ///< a 16-bit copy beside each fp32 bucket, for the way to the host
+  [[nodiscard]] size_t bytes(DType dtype) const;
+};
+/// Blocks with a vocabulary-sized parameter are in the vocab class.
+bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block);
+BucketPlan plan_buckets(const TrainSetup& setup, const ParamTable& table);
+
+/// Sets of scalars that may be in flight: one per step that the main thread can be ahead, and one to spare.
+constexpr int kStepSets = 3;
+/// f64 numbers of one step: two per block (sum of squares, non-finite count), one per micro-batch (loss).
+int64_t scalars_per_step(const TrainSetup& setup, const ParamTable& table);
+
+}  // namespace tandem

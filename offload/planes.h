@@ -1,0 +1,71 @@
+#pragma once
+// The planes of a run (masters, moments, 16-bit weights) between a checkpoint's side, which is the host, and
+// where they live.
+#include <functional>
+
+#include "core/device/device.h"
+#include "core/device/workers.h"
+#include "core/model/weight_source.h"
+#include "offload/optimizer_states.h"
+#include "offload/setup.h"
+
+namespace tandem {
+
+/// One plane of one block, as checkpoints know it.
+enum class Plane : uint8_t {
+  master,      ///< fp32
+  exp_avg,     ///< fp32
+  exp_avg_sq,  ///< fp32
+  weights,     ///< training dtype: the rounded master
+  lagged,      ///< training dtype: what the next forward reads, at lag 1
+  predicted,   ///< training dtype: the saved version as it was published, where it was predicted
+};
+
+/// Where the planes of a run come from when it starts: a fresh model, or a checkpoint.
+class PlaneSource {
+ public:
+  virtual ~PlaneSource() = default;
+  /// Fills the block's plane, [numel] on the host, fp32 or the training dtype; padding stays zero (out comes
+  /// zeroed). False, with nothing written: there is no such plane.
+  virtual bool read(Plane plane, BlockId block, Tensor out) = 0;
+};
+
+/// Masters from a WeightSource, moments zero.
+class FreshPlanes : public PlaneSource {
+ public:
+  FreshPlanes(const ParamTable& table, WeightSource& weights) : table_(table), weights_(weights) {}
+  bool read(Plane plane, BlockId block, Tensor out) override;
+
+ private:
+  const ParamTable& table_;
+  WeightSource& weights_;
+};
+
+/// Moves planes over a pinned staging buffer that lives as long as this object does: make one, use it, drop
+/// it. Every call blocks until its data is there.
+class PlaneMover {
+ public:
+  PlaneMover(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
+             Workers& workers, const OptimizerStates& states, Stream& stream);
+  /// Masters and moments of every block from the source.
+  void load_states(PlaneSource& source);
+  /// A training-dtype plane into memory of either kind. False: the source has none.
+  bool load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where);
+  /// round_weights(master) into memory of either kind.
+  void round_master(BlockId block, Tensor into, Placement where);
+  /// Copies memory of either kind to the host.
+  void read(Tensor from, Placement where, Tensor out);
+
+ private:
+  void to(Tensor into, Placement where, const std::function<void(Tensor staged)>& fill);
+  const TrainSetup& setup_;
+  const ParamTable& table_;
+  Device& device_;
+  Workers& workers_;
+  const OptimizerStates& states_;
+  Stream& stream_;
+  Buffer staging_;
+  Pin pin_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+#pragma once
+// Which checkpoint a run starts from, and whether the config may differ from the one that it was made with.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run/config.h"
+#include "offload/assembly.h"
+#include "offload/checkpoint.h"
+#include "offload/run_folder.h"
+
+namespace tandem {
+
+struct ResumeChoice {
+  std::unique_ptr<Checkpoint> checkpoint;  ///< null: start afresh
+  std::vector<std::string> notes;          ///< what was found and left aside, for the screen
+};
+
+/// resume: "auto" = the newest complete checkpoint of the run folder, or none; else the path of one, which
+/// must be complete. Nothing: a fresh run; Error(usage) if the folder holds a run.
+ResumeChoice choose_checkpoint(const RunFolder& folder, const std::optional<std::string>& resume,
+                               const ParamTable& table);
+
+/// Lists what differs from the run's own config, one line each. Error(usage) where seed, data or model differ
+/// and no --set names the key. Also compares the data files with those that the checkpoint saw.
+std::vector<std::string> check_differences(const RunFolder& folder, const Config& config,
+                                           const std::vector<std::string>& sets, const Checkpoint& checkpoint,
+                                           const std::vector<DataFile>& data);
+
+std::vector<DataFile> data_files(const Config& config, const DataSets& data);
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+#pragma once
+// Everything that decides what a training step computes and where. Made once from the config; read by the
+// plan and the trainer.
+#include <functional>
+#include <vector>
+
+#include "core/base/cpu_features.h"
+#include "core/math/adam_formula.h"
+#include "core/model/arch.h"
+#include "core/model/model.h"
+#include "core/model/params.h"
+#include "offload/step_policy.h"
+
+namespace tandem {
+
+/// Where a block's masters and moments live and where its update runs.
+enum class Placement : uint8_t { host, device };
+
+/// How the micro-batches of a step run: each block over all of them, or each of them over all blocks. The
+/// same bits.
+enum class Order : uint8_t { layer_major, micro_batch_major };
+
+enum class OnNonfinite : uint8_t { skip, stop };
+
+struct TrainSetup {
+  Arch arch;
+  DType dtype = DType::f32;   ///< weights, activations, gradients
+  int64_t micro_batch = 1;    ///< B
+  int64_t length = 1;         ///< T
+  int64_t micro_batches = 1;  ///< M, of one step
+  Order order = Order::layer_major;
+  Keep keep = Keep::input;
+  PolicyOptions policy;
+  float prediction = 0;              ///< delayed: factor of `correction: predict`; 0 = correction none
+  std::vector<Placement> placement;  ///< of each block
+  AdamHyper adam;
+  std::function<double(int64_t updates_before)> lr;
+  double clip = 0;  ///< global norm; 0 = off
+  OnNonfinite on_nonfinite = OnNonfinite::skip;
+  int64_t max_skipped_in_a_row = 20;
+  Isa isa = Isa::scalar;
+  int layer_buckets = 2;  ///< gradient buckets that the layers share
+
+  /// Micro-batches of one forward or backward call, and such calls in a step.
+  [[nodiscard]] int64_t group() const { return order == Order::layer_major ? micro_batches : 1; }
+  [[nodiscard]] int64_t groups() const { return micro_batches / group(); }
+  [[nodiscard]] int64_t tokens_per_micro_batch() const { return micro_batch * length; }
+  /// Gradient slots of a block: a second one where a version may wait for its upload while the next gradient
+  /// lands.
+  [[nodiscard]] int slots() const { return policy.schedule == Schedule::delayed ? 2 : 1; }
+};
+
+}  // namespace tandem

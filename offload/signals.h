@@ -1,0 +1,24 @@
+#pragma once
+#include <memory>
+
+#include "core/base/error.h"
+
+namespace tandem {
+
+/// While it lives, SIGINT and SIGTERM ask the run to stop: the first one is remembered, a second one ends the
+/// process at once with the same status (130, 143) and no save. One at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  /// ok while nobody has asked; interrupted or terminated afterwards.
+  [[nodiscard]] Status asked() const;
+
+ private:
+  struct Saved;
+  std::unique_ptr<Saved> saved_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+#include "offload/slots.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+Slots::Slots(std::vector<std::vector<Tensor>> memory) {
+  for (const std::vector<Tensor>& tensors : memory) {
+    std::vector<Slot>& slots = slots_.emplace_back();
+    for (const Tensor& tensor : tensors) slots.push_back({tensor, false, -1, {}});
+  }
+}
+
+Slots::Landing Slots::land(BlockId block, int64_t step) {
+  const std::lock_guard lock(mutex_);
+  auto& slots = slots_.at(static_cast<size_t>(block));
+  const auto free = std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return !slot.taken; });
+  ASSERT(free != slots.end(), "block {} has no free slot for the gradient of step {}", block, step);
+  free->taken = true;
+  free->step = step;
+  return {free->memory, free->free};
+}
+
+const Slots::Slot& Slots::of_step(BlockId block, int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  const auto& slots = slots_.at(static_cast<size_t>(block));
+  const auto found =
+      std::find_if(slots.begin(), slots.end(), [&](const Slot& s) { return s.taken && s.step == step; });
+  ASSERT(found != slots.end(), "block {} holds nothing of step {}", block, step);
+  return *found;
+}
+
+Tensor Slots::gradient(BlockId block, int64_t step) const { return of_step(block, step).memory; }
+
+Tensor Slots::weights(BlockId block, int64_t version) const { return of_step(block, version - 1).memory; }
+
+void Slots::release(BlockId block, int64_t version, Fence last_read) {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_.at(static_cast<size_t>(block))) {
+    if (!slot.taken || slot.step != version - 1) continue;
+    slot.taken = false;
+    slot.free = std::move(last_read);
+    return;
+  }
+  ASSERT(false, "version {} of block {} is in no slot", version, block);
+}
+
+}  // namespace tandem

@@ -1,0 +1,396 @@
+#include "offload/trainer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "cpu_adam/host_reduce.h"
+#include "offload/grad_stream.h"
+#include "offload/param_store.h"
+#include "offload/slots.h"
+#include "offload/update_ring.h"
+
+namespace tandem {
+
+namespace {
+
+std::vector<Tensor> cut_blocks(const Buffer& buffer, const ParamTable& table, DType dtype) {
+  std::vector<Tensor> blocks;
+  size_t offset = 0;
+  for (const BlockSpec& block : table.blocks()) {
+    blocks.push_back(buffer.tensor(dtype, {block.numel}, offset));
+    offset += blocks.back().bytes();
+  }
+  return blocks;
+}
+
+/// Leases that one step takes of each block.
+std::vector<int> lease_uses(const TrainSetup& setup, const ParamTable& table) {
+  std::vector<int> uses;
+  for (const BlockSpec& block : table.blocks())
+    uses.push_back((block.forward_uses + block.backward_uses) * static_cast<int>(setup.groups()));
+  return uses;
+}
+
+/// Device memory and its pinned twin on the host, cut into kStepSets equal sets.
+struct Twin {
+  Buffer device, host;
+  Pin pin;
+  Twin(Device& dev, HostMemory& memory, size_t bytes, const char* scope)
+      : device(dev.allocate(bytes, scope)),
+        host(memory.allocate(bytes, scope)),
+        pin(dev.pin({static_cast<std::byte*>(host.raw()), host.bytes()})) {}
+};
+
+}  // namespace
+
+class Trainer::Impl {
+ public:
+  Impl(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host, Workers& workers,
+       const TrainState& start, PlaneSource& planes)
+      : setup_(setup),
+        table_(table),
+        device_(device),
+        host_(host),
+        workers_(workers),
+        plan_(plan_memory(setup, table)),
+        weights_(device.allocate(plan_.device.at("weights"), "weights")),
+        states_(setup_, table, device, host),
+        batches_(device, host, plan_.host.at("batches"), "batches"),
+        scalars_(device, host, plan_.host.at("scalars"), "scalars"),
+        compute_(device.stream("compute", Purpose::compute, 1)),
+        d2h_(device.stream("d2h_grad", Purpose::d2h)),
+        upload_(device.stream("h2d_upload", Purpose::h2d)),
+        fetch_(device.stream("h2d_fetch", Purpose::h2d)),
+        device_adam_(device.stream("device_adam", Purpose::adam)),
+        lane_(device.lane("optimizer", Purpose::adam)),
+        policy_(setup.policy, start.policy),
+        slots_(states_.slots()),
+        model_(setup.arch, table, device, host, setup.dtype, setup.length, *compute_),
+        arena_(device, device.allocate(plan_.device.at("activations"), "activations"), *compute_),
+        grads_(setup_, table, device, slots_, *d2h_),
+        start_(start.policy.step),
+        next_(start.policy.step),
+        known_until_(start.policy.step - 1) {
+    const int64_t on_device = policy_.read(start_);
+    ring_ = std::make_unique<UpdateRing>(policy_, slots_, device, *upload_,
+                                         cut_blocks(weights_, table, setup.dtype), lease_uses(setup_, table),
+                                         on_device, start_, Fence{});
+    source_ = std::make_unique<ResidentWeights>(*ring_);
+    optimizer_ =
+        std::make_unique<Optimizer>(Optimizer::Parts{setup_, table, device, workers, *lane_, *device_adam_,
+                                                     policy_, slots_, *ring_, states_},
+                                    start.progress);
+    load(planes, on_device);
+    last_end_ = compute_->record();
+  }
+
+  /// Work in flight refers to everything above, so the streams end first, the lane before those that it
+  /// enqueues on.
+  ~Impl() {
+    lane_.reset();
+    for (auto* stream : {&device_adam_, &compute_, &d2h_, &upload_, &fetch_}) stream->reset();
+  }
+
+  [[nodiscard]] int64_t next_step() const { return next_; }
+
+  void step(const StepTokens& batch) {
+    enter();
+    const int64_t version = ring_->version();
+    const auto [batches, trained] = fetch(batch, setup_.micro_batches * setup_.micro_batch);
+    const Tensor numbers = scalar_set(scalars_.device);
+    const Tensor losses = numbers.flat(2 * table_.block_count(), setup_.micro_batches);
+    compute_->fill_zero(numbers);
+    grads_.begin(next_, numbers.flat(0, 2 * table_.block_count()));
+    const float grad_scale =
+        trained == 0 ? 0.0f : static_cast<float>(policy_.scale(next_) / static_cast<double>(trained));
+    for (int64_t g = 0; g < setup_.groups(); ++g) {
+      const auto group = std::span(batches).subspan(static_cast<size_t>(g * setup_.group()),
+                                                    static_cast<size_t>(setup_.group()));
+      Activations kept = model_.forward(group, version, setup_.keep, *source_, arena_, *compute_);
+      model_.backward(group, std::move(kept), version, grad_scale, *source_, grads_, *compute_,
+                      losses.flat(g * setup_.group(), setup_.group()));
+    }
+    finish_step(trained);
+  }
+
+  std::optional<StepReport> take_report() {
+    if (flights_.empty() || flights_.front().step > known_until_) return std::nullopt;
+    const Flight flight = flights_.front();
+    flights_.pop_front();
+    StepReport report;
+    report.decision = optimizer_->decision(flight.step);
+    report.lag = flight.lag;
+    report.times = compute_->times(flight.begin, flight.end);
+    const Optimizer::Work work = optimizer_->work();
+    report.adam_seconds = work.seconds - reported_.seconds;
+    report.adam_parameters = work.parameters - reported_.parameters;
+    reported_ = work;
+    report.d2h_bytes = grads_.bytes_per_step() + scalar_set(scalars_.device).bytes();
+    report.h2d_bytes = flight.h2d_bytes;
+    return report;
+  }
+
+  void quiesce() {
+    if (next_ > start_) decided_.at(next_ - 1).wait();
+    lane_->record().wait();
+    for (Stream* stream : {device_adam_.get(), upload_.get(), fetch_.get(), d2h_.get(), compute_.get()})
+      stream->record().wait();
+    ring_->expect_quiet(next_);
+    known_until_ = next_ - 1;
+  }
+
+  int64_t begin_evaluation() {
+    enter();
+    return ring_->version();
+  }
+
+  double evaluate(const StepTokens& sequences) {
+    const int64_t count = static_cast<int64_t>(sequences.tokens.size()) / setup_.length;
+    ASSERT(entered_ == next_, "evaluation without begin_evaluation()");
+    ASSERT(count >= 1 && count <= setup_.micro_batch, "{} sequences in a micro-batch of {}", count,
+           setup_.micro_batch);
+    const std::vector<Batch> batches = fetch(sequences, count).first;
+    const Tensor on_device = scalar_set(scalars_.device).flat(0, 1),
+                 landed = scalar_set(scalars_.host).flat(0, 1);
+    compute_->fill_zero(on_device);
+    model_.evaluate(batches.front(), ring_->version(), *source_, arena_, *compute_, on_device);
+    d2h_->wait(compute_->record());
+    d2h_->copy(landed, on_device);
+    d2h_->record().wait();
+    return device_.read(Scalar{landed});
+  }
+
+  void finalize() {
+    PlaneMover mover = this->mover();
+    for (BlockId block = 0; block < table_.block_count(); ++block)
+      mover.round_master(block, ring_->device_weights(block), Placement::device);
+  }
+
+  [[nodiscard]] TrainState state() const { return {policy_.state_before(next_), optimizer_->progress()}; }
+
+  [[nodiscard]] bool has_plane(Plane plane) const {
+    switch (plane) {
+      case Plane::lagged:
+        return policy_.lag(next_) == 1 && next_ > 0;
+      case Plane::predicted:
+        return next_ > start_ ? optimizer_->decision(next_ - 1).prediction > 0 : start_predicted_;
+      default:
+        return true;
+    }
+  }
+
+  void begin_reading() { reader_.emplace(mover()); }
+  void end_reading() { reader_.reset(); }
+
+  void read_plane(Plane plane, BlockId block, Tensor out) {
+    ASSERT(reader_.has_value(), "read_plane() outside begin_reading() and end_reading()");
+    const BlockStates& states = states_.block(block);
+    const Placement where = setup_.placement[static_cast<size_t>(block)];
+    switch (plane) {
+      case Plane::master:
+        return reader_->read(states.master, where, out);
+      case Plane::exp_avg:
+        return reader_->read(states.exp_avg, where, out);
+      case Plane::exp_avg_sq:
+        return reader_->read(states.exp_avg_sq, where, out);
+      case Plane::lagged:
+        return reader_->read(ring_->device_weights(block), Placement::device, out);
+      case Plane::predicted:
+        return reader_->read(slots_.weights(block, next_), where, out);
+      case Plane::weights:
+        return read_rounded(block, where, out);
+    }
+  }
+
+  [[nodiscard]] size_t arena_peak() const { return arena_.peak(); }
+
+ private:
+  /// A step whose report has not been taken.
+  struct Flight {
+    int64_t step = 0;
+    int lag = 0;
+    Fence begin, end;
+    size_t h2d_bytes = 0;
+  };
+
+  [[nodiscard]] PlaneMover mover() { return {setup_, table_, device_, host_, workers_, states_, *upload_}; }
+
+  /// Masters and moments; the weights that the first forward reads; at lag 1 also the version after it,
+  /// waiting for its turn.
+  void load(PlaneSource& planes, int64_t on_device) {
+    PlaneMover mover = this->mover();
+    mover.load_states(planes);
+    for (BlockId block = 0; block < table_.block_count(); ++block) {
+      const Placement where = setup_.placement[static_cast<size_t>(block)];
+      const Tensor weights = ring_->device_weights(block);
+      if (on_device == start_) {
+        mover.round_master(block, weights, Placement::device);
+        continue;
+      }
+      ASSERT(mover.load(planes, Plane::lagged, block, weights, Placement::device),
+             "no lagged weights for block {}", block);
+      const Tensor slot = slots_.place(block, start_);
+      start_predicted_ = mover.load(planes, Plane::predicted, block, slot, where);
+      if (!start_predicted_) mover.round_master(block, slot, where);
+      ring_->publish(block, start_, Fence{});
+    }
+  }
+
+  /// Waits for what decides the next step's lag and scale, and enters it. Does nothing when that has been
+  /// done.
+  void enter() {
+    if (entered_ == next_) return;
+    const int64_t needed = policy_.waits_for(next_);
+    if (needed >= start_) {
+      decided_.at(needed).wait();
+      known_until_ = std::max(known_until_, needed);
+      decided_.erase(decided_.begin(), decided_.lower_bound(needed));
+    }
+    ring_->enter(next_);
+    entered_ = next_;
+    if (setup_.policy.schedule == Schedule::synchronous) wait_for_all();
+  }
+
+  /// `synchronous`: nothing of a step starts before the whole update of the step before it has arrived.
+  void wait_for_all() {
+    for (BlockId block = 0; block < table_.block_count(); ++block)
+      compute_->wait(ring_->arrival(block, ring_->version()));
+  }
+
+  [[nodiscard]] Tensor scalar_set(const Buffer& buffer) const {
+    const int64_t count = scalars_per_step(setup_, table_);
+    return buffer.tensor(DType::f64, {count},
+                         static_cast<size_t>(next_ % kStepSets * count) * sizeof(double));
+  }
+
+  /// The sequences on the device, cut into micro-batches; and the number of trained tokens.
+  std::pair<std::vector<Batch>, int64_t> fetch(const StepTokens& in, int64_t sequences) {
+    const int64_t count = sequences * setup_.length;
+    ASSERT(static_cast<int64_t>(in.tokens.size()) == count && in.targets.size() == in.tokens.size(),
+           "{} tokens and {} targets where {} were expected", in.tokens.size(), in.targets.size(), count);
+    const int64_t set = setup_.micro_batches * setup_.tokens_per_micro_batch();
+    const auto offset = static_cast<size_t>(next_ % kStepSets * 2 * set) * sizeof(int32_t);
+    const auto staged = [&](const Buffer& buffer) { return buffer.tensor(DType::i32, {2, count}, offset); };
+    const Tensor host = staged(batches_.host), device = staged(batches_.device);
+    std::memcpy(host.raw(), in.tokens.data(), in.tokens.size_bytes());
+    std::memcpy(host.rows(1, 1).raw(), in.targets.data(), in.targets.size_bytes());
+    fetch_->copy(device, host);
+    compute_->wait(fetch_->record());
+    std::vector<Batch> batches;
+    const int64_t rows = std::min(sequences, setup_.micro_batch);
+    for (int64_t begin = 0; begin < sequences; begin += rows) {
+      const auto cut = [&](int64_t row) {
+        return device.rows(row, 1)
+            .flat(begin * setup_.length, rows * setup_.length)
+            .view({rows, setup_.length});
+      };
+      batches.push_back({cut(0), cut(1)});
+    }
+    return {batches,
+            std::count_if(in.targets.begin(), in.targets.end(), [](int32_t target) { return target >= 0; })};
+  }
+
+  void finish_step(int64_t trained) {
+    const Fence end = compute_->record();
+    const Tensor landed = scalar_set(scalars_.host);
+    d2h_->wait(end);
+    d2h_->copy(landed, scalar_set(scalars_.device));
+    const int64_t blocks = table_.block_count();
+    decided_[next_] = optimizer_->enqueue(
+        next_, {landed.flat(0, 2 * blocks), landed.flat(2 * blocks, setup_.micro_batches)}, d2h_->record(),
+        trained, grads_.landed());
+    const int64_t set_bytes = 2 * setup_.micro_batches * setup_.tokens_per_micro_batch() * 4;
+    const bool uploaded = ring_->version() != last_version_;
+    last_version_ = ring_->version();
+    flights_.push_back({next_, policy_.lag(next_), last_end_, end,
+                        static_cast<size_t>(set_bytes) + (uploaded ? grads_.bytes_per_step() : 0)});
+    last_end_ = end;
+    ++next_;
+  }
+
+  void read_rounded(BlockId block, Placement where, Tensor out) {
+    if (where == Placement::host) return round_weights(workers_, out, states_.block(block).master);
+    std::vector<float> master(static_cast<size_t>(out.numel()));
+    const Tensor on_host(master.data(), DType::f32, {out.numel()});
+    reader_->read(states_.block(block).master, where, on_host);
+    round_weights(workers_, out, on_host);
+  }
+
+  const TrainSetup setup_;
+  const ParamTable& table_;
+  Device& device_;
+  HostMemory& host_;
+  Workers& workers_;
+  const MemoryPlan plan_;
+  Buffer weights_;
+  OptimizerStates states_;
+  Twin batches_, scalars_;
+  std::unique_ptr<Stream> compute_, d2h_, upload_, fetch_, device_adam_;
+  std::unique_ptr<HostLane> lane_;
+  StepPolicy policy_;
+  Slots slots_;
+  Model model_;
+  Arena arena_;
+  GradStream grads_;
+  std::unique_ptr<UpdateRing> ring_;
+  std::unique_ptr<ResidentWeights> source_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<PlaneMover> reader_;
+  const int64_t start_;
+  int64_t next_, known_until_, entered_ = -1, last_version_ = -1;
+  bool start_predicted_ = false;
+  std::map<int64_t, Fence> decided_;
+  std::deque<Flight> flights_;
+  Fence last_end_;
+  Optimizer::Work reported_;
+};
+
+namespace {
+
+/// A failure of the main thread must end the others too.
+template <class Body>
+auto guarded(Device& device, Body body) {
+  try {
+    return body();
+  } catch (...) {
+    device.fail(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
+                 Workers& workers, const TrainState& start, PlaneSource& planes)
+    : device_(device), impl_(guarded(device, [&] {
+        return std::make_unique<Impl>(setup, table, device, host, workers, start, planes);
+      })) {}
+Trainer::~Trainer() = default;
+
+int64_t Trainer::next_step() const { return impl_->next_step(); }
+void Trainer::step(const StepTokens& batch) {
+  guarded(device_, [&] { impl_->step(batch); });
+}
+std::optional<StepReport> Trainer::take_report() { return impl_->take_report(); }
+void Trainer::quiesce() {
+  guarded(device_, [&] { impl_->quiesce(); });
+}
+int64_t Trainer::begin_evaluation() {
+  return guarded(device_, [&] { return impl_->begin_evaluation(); });
+}
+double Trainer::evaluate(const StepTokens& sequences) {
+  return guarded(device_, [&] { return impl_->evaluate(sequences); });
+}
+void Trainer::finalize() {
+  guarded(device_, [&] { impl_->finalize(); });
+}
+TrainState Trainer::state() const { return impl_->state(); }
+bool Trainer::has_plane(Plane plane) const { return impl_->has_plane(plane); }
+void Trainer::begin_reading() { impl_->begin_reading(); }
+void Trainer::read_plane(Plane plane, BlockId block, Tensor out) { impl_->read_plane(plane, block, out); }
+void Trainer::end_reading() { impl_->end_reading(); }
+size_t Trainer::arena_peak() const { return impl_->arena_peak(); }
+
+}  // namespace tandem
