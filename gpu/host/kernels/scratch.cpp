@@ -46,7 +46,7 @@ Scratch::Loan Scratch::take(int64_t floats) {
     }
   }
   const int64_t before = buffer ? buffer->size : 0;
-  if (before < floats) {
+  if (!buffer || before < floats) {
     buffer.reset();  // the small one goes first: never both
     buffer = std::make_unique<Buffer>(floats);
     const std::lock_guard lock(mutex_);
