@@ -30,18 +30,15 @@ class Placed {
 
 }  // namespace
 
-std::vector<std::vector<std::byte>> run_on_host(const OpCase& op_case, Workers& workers,
-                                                const gpu::RowKernels& rows, int shift) {
+std::vector<std::vector<std::byte>> HostRunner::run(const OpCase& op_case, int shift) {
   std::vector<Placed> memory;
   std::vector<Tensor> tensors;
   for (const CaseTensor& t : op_case.tensors) {
     memory.emplace_back(encode(t.dtype, t.before), static_cast<size_t>(shift) * size_of(t.dtype));
     tensors.emplace_back(memory.back().data(), t.dtype, std::span<const int64_t>(t.shape));
   }
-  ImmediateQueue queue(workers);
   NamedStream stream;
-  const std::unique_ptr<Ops> ops = gpu::make_host_ops(queue, rows);
-  op_case.run(*ops, stream, tensors);
+  op_case.run(*ops_, stream, tensors);
   std::vector<std::vector<std::byte>> after;
   for (const Placed& m : memory) after.push_back(m.bytes());
   return after;

@@ -42,8 +42,17 @@ class ImmediateQueue : public gpu::KernelQueue, private gpu::KernelContext {
   const gpu::Kernel* current_ = nullptr;
 };
 
-/// The tensors' bytes after the call. Every tensor lies `shift` elements after a multiple of 64 bytes.
-std::vector<std::vector<std::byte>> run_on_host(const OpCase& op_case, Workers& workers,
-                                                const gpu::RowKernels& rows, int shift = 0);
+/// Runs cases with these workers and row kernels.
+class HostRunner {
+ public:
+  HostRunner(Workers& workers, const gpu::RowKernels& rows)
+      : queue_(workers), ops_(gpu::make_host_ops(queue_, rows)) {}
+  /// The tensors' bytes after the call. Every tensor lies `shift` elements after a multiple of 64 bytes.
+  [[nodiscard]] std::vector<std::vector<std::byte>> run(const OpCase& op_case, int shift = 0);
+
+ private:
+  ImmediateQueue queue_;
+  std::unique_ptr<Ops> ops_;
+};
 
 }  // namespace tandem::op_cases

@@ -11,12 +11,15 @@ class NumbersOfHostOps : public testing::TestWithParam<std::string> {};
 
 TEST_P(NumbersOfHostOps, EqualDoubleWithinTheirRoundings) {
   const auto workers = make_plain_pool(2);
-  for (const gpu::RowKernels* rows : gpu::row_kernels())
-    for (const OpCase& op_case : cases_of(GetParam())) {
-      const auto after = run_on_host(op_case, *workers, *rows);
+  const std::vector<OpCase> cases = cases_of(GetParam());
+  for (const gpu::RowKernels* rows : gpu::row_kernels()) {
+    HostRunner runner(*workers, *rows);
+    for (const OpCase& op_case : cases) {
+      const auto after = runner.run(op_case);
       for (size_t i = 0; i < after.size(); ++i)
         EXPECT_EQ(complaint(op_case.tensors[i], after[i]), "") << op_case.name << ", " << rows->isa;
     }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, NumbersOfHostOps, testing::ValuesIn(op_names()),

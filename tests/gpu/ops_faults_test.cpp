@@ -16,12 +16,13 @@ void expect_noticed(
     const std::string& op, const Fault& fault,
     const std::function<bool(const OpCase&)>& where = [](const OpCase&) { return true; }) {
   const auto pool = make_plain_pool(1);
+  HostRunner runner(*pool, *gpu::row_kernels().front());
   int planted = 0;
   for (OpCase& op_case : cases_of(op)) {
     if (!where(op_case)) continue;
     ++planted;
     fault(op_case);
-    const auto after = run_on_host(op_case, *pool, *gpu::row_kernels().front());
+    const auto after = runner.run(op_case);
     std::string complaints;
     for (size_t i = 0; i < after.size(); ++i)
       if (!op_case.tensors[i].expected.empty()) complaints += complaint(op_case.tensors[i], after[i]);

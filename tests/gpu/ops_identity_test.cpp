@@ -25,12 +25,12 @@ std::string difference(const OpCase& op_case, const std::vector<std::vector<std:
 TEST(IdentityOfHostOps, OverThreadCountsAndAddresses) {
   const auto one = make_plain_pool(1), two = make_plain_pool(2), three = make_plain_pool(3);
   const gpu::RowKernels& rows = *gpu::row_kernels().front();
+  HostRunner alone(*one, rows), of_two(*two, rows), of_three(*three, rows);
   for (const std::string& op : op_names())
     for (const OpCase& op_case : cases_of(op)) {
-      const auto expected = run_on_host(op_case, *one, rows);
-      EXPECT_EQ(difference(op_case, run_on_host(op_case, *two, rows), expected), "")
-          << op << " " << op_case.name;
-      EXPECT_EQ(difference(op_case, run_on_host(op_case, *three, rows, 1), expected), "")
+      const auto expected = alone.run(op_case);
+      EXPECT_EQ(difference(op_case, of_two.run(op_case), expected), "") << op << " " << op_case.name;
+      EXPECT_EQ(difference(op_case, of_three.run(op_case, 1), expected), "")
           << op << " " << op_case.name << ", moved";
     }
 }
@@ -43,10 +43,11 @@ bool same_numbers(const Values& a, const Values& b) {
 
 TEST(IdentityOfHostOps, UpdatesAndConversionsOverInstructionSets) {
   const auto pool = make_plain_pool(1);
+  HostRunner slow(*pool, *gpu::row_kernels().back()), fast(*pool, *gpu::row_kernels().front());
   for (const std::string op : {"adam", "cast", "round_weights", "sum_of_squares", "add", "embedding_forward"})
     for (const OpCase& op_case : cases_of(op)) {
-      const auto expected = run_on_host(op_case, *pool, *gpu::row_kernels().back());
-      const auto got = run_on_host(op_case, *pool, *gpu::row_kernels().front());
+      const auto expected = slow.run(op_case);
+      const auto got = fast.run(op_case);
       for (size_t i = 0; i < got.size(); ++i) {
         const CaseTensor& t = op_case.tensors[i];
         EXPECT_TRUE(same_numbers(decode(t.dtype, got[i]), decode(t.dtype, expected[i])))
