@@ -65,7 +65,8 @@ int64_t wrong_elements(const std::function<void(const Gemm&)>& multiply, Storage
 
 void check_products(const std::function<void(const Gemm&)>& multiply) {
   CHECK(openblas_get_parallel() == 1, Status::failed,
-        fmt::format("the matrix library is not the pthread build ({}): calls from several threads would disturb each other",
+        fmt::format("the matrix library is not the pthread build ({}): calls from several threads would "
+                    "disturb each other",
                     openblas_get_config()),
         "libopenblas", "use Debian's libopenblas0-pthread and check LD_LIBRARY_PATH");
   openblas_set_num_threads(1);

@@ -1,5 +1,6 @@
 #pragma once
-// The only door to the BLAS: OpenBLAS's pthread build, held at one thread a call. (Debian's serial build has no locks.)
+// The only door to the BLAS: OpenBLAS's pthread build, held at one thread a call. (Debian's serial build has
+// no locks.)
 #include <cstdint>
 #include <functional>
 
