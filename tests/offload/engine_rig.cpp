@@ -77,8 +77,8 @@ Arch tiny_arch(bool tied) {
 }
 
 LossScaleConfig tight_loss_scale(DType dtype) {
-  if (dtype == DType::f16) return {.initial_scale_power = 17, .window = 5, .hysteresis = 1};
-  return {.fixed = 0x1p128};  // a lone target's share of it is beyond fp32
+  if (dtype == DType::f16) return {.initial_scale_power = 16, .hysteresis = 1};
+  return {.fixed = 0x1p127};
 }
 
 TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
@@ -107,16 +107,16 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
 FormulaTokens::FormulaTokens(const EngineOptions& options, int64_t step) {
   const int64_t rows = options.micro_batches * options.micro_batch;
   const std::vector<int32_t> windows = golden::batch(static_cast<int>(step), rows, options.length);
-  const bool lone = options.lone_target_steps.contains(step);
+  const bool lone = options.lone_target_steps.contains(step), blank = options.blank_steps.contains(step);
+  const auto trained = [&](size_t target) {
+    if (blank || lone) return lone && target == 0;
+    return options.mask_every == 0 || (target + 1) % static_cast<size_t>(options.mask_every) != 0;
+  };
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t t = 0; t < options.length; ++t) {
       const auto at = static_cast<size_t>(row * (options.length + 1) + t);
-      const auto target = static_cast<int64_t>(targets.size());
-      const bool masked =
-          lone ? target != 0
-               : options.mask_every > 0 && target % options.mask_every == options.mask_every - 1;
       tokens.push_back(windows[at]);
-      targets.push_back(masked ? -100 : windows[at + 1]);
+      targets.push_back(trained(targets.size()) ? windows[at + 1] : -100);
     }
 }
 

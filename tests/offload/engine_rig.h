@@ -42,6 +42,7 @@ struct EngineOptions {
   /// Steps in which one target alone is trained, so that its gradient, which is not shared with others by the
   /// mean, is the largest one: with a loss scale that just holds for whole batches it overflows.
   std::set<int64_t> lone_target_steps;
+  std::set<int64_t> blank_steps;                                 ///< steps without any trained target
   std::function<void(const ParamSpec&, std::span<float>)> fill;  ///< initial weights; none: the goldens'
 
   PoolKind pool = PoolKind::plain;

@@ -100,12 +100,13 @@ class Loop {
     d.step = i;
     d.loss_scale = rules_.scale(i);
     d.tokens = std::count_if(window.targets.begin(), window.targets.end(), [](int32_t t) { return t >= 0; });
+    const float grad_scale =
+        d.tokens == 0 ? 0.0f : static_cast<float>(d.loss_scale / static_cast<double>(d.tokens));
     const SerialModel::Result result =
         model_.run(window, versions_[fault_ == SerialFault::reads_one_later ? later : read],
-                   versions_[fault_ == SerialFault::lease_ends_early ? later : read],
-                   static_cast<float>(d.loss_scale / static_cast<double>(d.tokens)));
+                   versions_[fault_ == SerialFault::lease_ends_early ? later : read], grad_scale);
     for (const double loss : result.losses) d.loss += loss;
-    d.loss /= static_cast<double>(d.tokens);
+    if (d.tokens > 0) d.loss /= static_cast<double>(d.tokens);
     const std::vector<std::vector<T>> gradient = decide(d, result);
     update(d, gradient);
     outcome_.decisions.push_back(d);
@@ -138,10 +139,10 @@ class Loop {
       squares += fault_ == SerialFault::norm_before_rounding ? squares_of(sum) : squares_of(rounded);
     }
     d.grad_norm = std::sqrt(squares) / d.loss_scale;
-    d.skipped = overflow;
-    if (options_.clip > 0 && !overflow) d.clip_coef = std::min(1.0, options_.clip / (d.grad_norm + 1e-6));
+    d.skipped = overflow || d.tokens == 0;
+    if (options_.clip > 0 && !d.skipped) d.clip_coef = std::min(1.0, options_.clip / (d.grad_norm + 1e-6));
     d.lr = options_.lr(updates_);
-    d.updates = updates_ += overflow ? 0 : 1;
+    d.updates = updates_ += d.skipped ? 0 : 1;
     rules_.add(overflow, d.loss_scale);
     return gradient;
   }
