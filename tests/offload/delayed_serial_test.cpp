@@ -83,6 +83,10 @@ EngineOptions options_of(const Case& c) {
   options.blank_steps = {kBlank};
   options.where = c.where;
   options.order = c.order;
+  // Not columns of their own: IdentityOfWays has them.
+  options.keep = c.clipped ? Keep::all : Keep::input;
+  options.pool = c.tied ? usual_pool() : PoolKind::plain;
+  options.threads = static_cast<int>(c.micro_batches);
   options.policy.schedule = Schedule::delayed;
   options.policy.warmup_steps = kWarmup;
   options.prediction = c.predict ? 1.5f : 0;

@@ -101,6 +101,7 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
   setup.clip = options.clip;
   setup.on_nonfinite = options.on_nonfinite;
   setup.max_skipped_in_a_row = options.max_skipped_in_a_row;
+  setup.layer_buckets = options.layer_buckets;
   return setup;
 }
 

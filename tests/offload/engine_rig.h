@@ -37,6 +37,7 @@ struct EngineOptions {
   std::function<double(int64_t updates_before)> lr = [](int64_t n) { return n < 3 ? 1e-3 * (n + 1) : 4e-3; };
   OnNonfinite on_nonfinite = OnNonfinite::skip;
   int64_t max_skipped_in_a_row = 20;
+  int layer_buckets = 2;
 
   int64_t mask_every = 0;  ///< every so many targets one is not trained (0: all are)
   /// Steps in which one target alone is trained, so that its gradient, which is not shared with others by the

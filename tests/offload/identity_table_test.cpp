@@ -81,7 +81,7 @@ EngineOptions options_of(const Sum& sum) {
 EngineOptions options_of(EngineOptions options, const Way& way) {
   options.where = way.where;
   options.threads = way.threads;
-  options.pool = way.pool;
+  options.pool = way.pool == kTbb ? usual_pool() : kPlain;  // a build without oneTBB has the plain one only
   options.order = way.order;
   options.keep = way.keep;
   return options;
