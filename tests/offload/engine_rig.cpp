@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cstring>
 
 #include "gpu/backend.h"
 #include "tests/offload/golden_weights.h"
@@ -28,6 +29,22 @@ class FilledWeights : public WeightSource {
 
  private:
   const EngineOptions& options_;
+};
+
+class SavedPlanes : public PlaneSource {
+ public:
+  explicit SavedPlanes(const std::map<Plane, PlaneBits>& planes) : planes_(planes) {}
+  bool read(Plane plane, BlockId block, Tensor out) override {
+    const auto found = planes_.find(plane);
+    if (found == planes_.end()) return false;
+    const std::vector<std::byte>& bits = found->second.at(static_cast<size_t>(block));
+    ASSERT(bits.size() == out.bytes(), "a plane of {} bytes read as {}", bits.size(), out.bytes());
+    std::memcpy(out.raw(), bits.data(), bits.size());
+    return true;
+  }
+
+ private:
+  const std::map<Plane, PlaneBits>& planes_;
 };
 
 std::string plane_difference(const std::string& name, const PlaneBits& a, const PlaneBits& b) {
@@ -143,17 +160,24 @@ std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>
   return {};
 }
 
-EngineRig::EngineRig(const EngineOptions& options)
+EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
     : options_(options),
       table_(options.arch, options.no_decay),
       setup_(setup_of(options, table_)),
       workers_(make_workers(options.pool, options.threads)),
       device_(
-          gpu::open("host", {workers_.get(), size_t{256} << 20, options.chaos_seed, options.check_order})) {
+          gpu::open("host", {workers_.get(), size_t{256} << 20, options.chaos_seed, options.check_order})) {}
+
+EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr) {
   FilledWeights weights(options_);
   FreshPlanes planes(table_, weights);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_,
                                        TrainState{StepPolicy::initial(setup_.policy), {}}, planes);
+}
+
+EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
+  SavedPlanes planes(saved.planes);
+  trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
 }
 
 EngineRig::~EngineRig() = default;
