@@ -115,5 +115,18 @@ TEST(NumbersStep, GivesUpAfterSoManySkipsInARow) {
   EXPECT_NE(std::string(error.what()).find("step 7"), std::string::npos) << error.what();
 }
 
+/// Windows without trained tokens are skipped, but say nothing about gradients.
+TEST(NumbersStep, BlankWindowsAreNotSkipsInARow) {
+  EngineOptions options;
+  options.dtype = DType::f16;
+  options.policy = {Schedule::synchronous, 0, testing::tight_loss_scale(DType::f16)};
+  options.blank_steps = {3, 4};
+  options.lone_target_steps = {5};
+  options.max_skipped_in_a_row = 2;
+  EngineRig rig(options);
+  EXPECT_NO_THROW(rig.run(8));
+  EXPECT_EQ(rig.trainer().state().progress.skipped, 3);
+}
+
 }  // namespace
 }  // namespace tandem
