@@ -30,6 +30,11 @@ class FilledWeights : public WeightSource {
   const EngineOptions& options_;
 };
 
+std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
+  if (options.open) return options.open(workers);
+  return gpu::open("host", {&workers, kDeviceMemory, options.chaos_seed, options.check_order});
+}
+
 std::string plane_difference(const std::string& name, const PlaneBits& a, const PlaneBits& b) {
   if (a.size() != b.size()) return fmt::format("{}: {} and {} blocks", name, a.size(), b.size());
   for (size_t block = 0; block < a.size(); ++block) {
@@ -101,6 +106,7 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
   setup.clip = options.clip;
   setup.on_nonfinite = options.on_nonfinite;
   setup.max_skipped_in_a_row = options.max_skipped_in_a_row;
+  setup.layer_buckets = options.layer_buckets;
   return setup;
 }
 
@@ -147,8 +153,7 @@ EngineRig::EngineRig(const EngineOptions& options)
       table_(options.arch, options.no_decay),
       setup_(setup_of(options, table_)),
       workers_(make_workers(options.pool, options.threads)),
-      device_(
-          gpu::open("host", {workers_.get(), size_t{256} << 20, options.chaos_seed, options.check_order})) {
+      device_(open_device(options, *workers_)) {
   FilledWeights weights(options_);
   FreshPlanes planes(table_, weights);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_,

@@ -16,6 +16,9 @@
 
 namespace tandem::testing {
 
+/// Bytes of device memory that an engine may use.
+constexpr size_t kDeviceMemory = size_t{256} << 20;
+
 /// The optimizer's place; mixed: blocks 0, 2, 4 .. on the host, the others on the device.
 enum class Where : uint8_t { host, device, mixed };
 
@@ -37,6 +40,7 @@ struct EngineOptions {
   std::function<double(int64_t updates_before)> lr = [](int64_t n) { return n < 3 ? 1e-3 * (n + 1) : 4e-3; };
   OnNonfinite on_nonfinite = OnNonfinite::skip;
   int64_t max_skipped_in_a_row = 20;
+  int layer_buckets = 2;
 
   int64_t mask_every = 0;  ///< every so many targets one is not trained (0: all are)
   /// Steps in which one target alone is trained, so that its gradient, which is not shared with others by the
@@ -48,6 +52,7 @@ struct EngineOptions {
   int threads = 2;
   bool check_order = true;  ///< vector clocks
   std::optional<uint64_t> chaos_seed;
+  std::function<std::unique_ptr<Device>(Workers&)> open;  ///< another device; none: "host" as said above
 };
 
 /// A scale with which whole batches of the tiny model stay finite and a lone target overflows.
