@@ -79,6 +79,8 @@ class Optimizer {
   [[nodiscard]] Work work() const;
 
  private:
+  [[nodiscard]] bool on_host(BlockId block) const;
+  [[nodiscard]] std::vector<Tensor> read_by_decision(int64_t step, const LandedScalars& numbers) const;
   void decide(int64_t step, const LandedScalars& numbers, int64_t tokens);
   void refuse_nonfinite(const Decision& decision, BlockId first_bad) const;
   [[nodiscard]] std::string first_bad_tensor(BlockId block, int64_t step) const;

@@ -67,7 +67,7 @@ void Runtime::wait(WorkQueue& queue, const Fence& fence) {
   queue.clock.join(acting().clock);
   const bool redundant = queue.clock.covers(moment->clock);
   if (tracing_waits_) waits_.push_back({queue.describe(), moment->text, redundant});
-  if (dropped_wait_ == waits_seen_++) return;
+  if (is_dropped(queue, moment)) return;
   queue.clock.join(moment->clock);
   append(lock, queue, {Operation::Kind::wait, "wait for " + moment->text, nullptr, moment, {}, 0, {}});
 }
@@ -261,6 +261,14 @@ void Runtime::check() const {
 void Runtime::drop_wait(size_t index) {
   const Lock lock(mutex_);
   dropped_wait_ = index;
+}
+
+bool Runtime::is_dropped(const WorkQueue& waiter, const std::shared_ptr<Moment>& moment) {
+  if (dropped_wait_ == waits_seen_++) {
+    dropped_moment_ = moment;
+    dropped_waiter_ = waiter.actor;
+  }
+  return dropped_moment_ == moment && dropped_waiter_ == waiter.actor;
 }
 
 void Runtime::trace_waits() {

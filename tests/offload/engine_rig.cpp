@@ -47,6 +47,11 @@ class SavedPlanes : public PlaneSource {
   const std::map<Plane, PlaneBits>& planes_;
 };
 
+std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
+  if (options.open) return options.open(workers);
+  return gpu::open("host", {&workers, kDeviceMemory, options.chaos_seed, options.check_order});
+}
+
 std::string plane_difference(const std::string& name, const PlaneBits& a, const PlaneBits& b) {
   if (a.size() != b.size()) return fmt::format("{}: {} and {} blocks", name, a.size(), b.size());
   for (size_t block = 0; block < a.size(); ++block) {
@@ -165,8 +170,7 @@ EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
       table_(options.arch, options.no_decay),
       setup_(setup_of(options, table_)),
       workers_(make_workers(options.pool, options.threads)),
-      device_(
-          gpu::open("host", {workers_.get(), size_t{256} << 20, options.chaos_seed, options.check_order})) {}
+      device_(open_device(options, *workers_)) {}
 
 EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr) {
   FilledWeights weights(options_);

@@ -16,6 +16,9 @@
 
 namespace tandem::testing {
 
+/// Bytes of device memory that an engine may use.
+constexpr size_t kDeviceMemory = size_t{256} << 20;
+
 /// The optimizer's place; mixed: blocks 0, 2, 4 .. on the host, the others on the device.
 enum class Where : uint8_t { host, device, mixed };
 
@@ -50,6 +53,7 @@ struct EngineOptions {
   int threads = 2;
   bool check_order = true;  ///< vector clocks
   std::optional<uint64_t> chaos_seed;
+  std::function<std::unique_ptr<Device>(Workers&)> open;  ///< another device; none: "host" as said above
 };
 
 /// A scale with which whole batches of the tiny model stay finite and a lone target overflows.
