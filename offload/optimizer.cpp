@@ -66,7 +66,7 @@ void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t token
   d.lr = setup.lr(progress.updates);
   progress.updates += d.skipped ? 0 : 1;
   progress.skipped += d.skipped ? 1 : 0;
-  progress.skipped_in_a_row = d.skipped ? progress.skipped_in_a_row + 1 : 0;
+  progress.skipped_in_a_row = first_bad >= 0 ? progress.skipped_in_a_row + 1 : 0;
   d.updates = progress.updates;
   if (!d.skipped) d.scalars = adam_scalars(setup.adam, d.lr, d.updates, d.clip_coef, d.loss_scale);
   {

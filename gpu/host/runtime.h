@@ -40,6 +40,7 @@ struct PromiseState {
   std::string name;
   std::optional<Fence> fence;
   Clock clock;  ///< of who fulfilled it
+  Passed past;  ///< of who fulfilled it
 };
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
@@ -125,7 +126,11 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   struct HostThread {
     Actor actor = 0;
     Clock clock;
+    Meter meter{Purpose::other, steady_now()};  ///< its waits are idle time, all else is its own
   };
+  HostThread& host_here();
+  /// What the calling thread, or the operation that runs on it, has been doing.
+  Passed past_here();
   const bool check_order_;
   Actor actors_ = 0;
   std::map<std::thread::id, HostThread> hosts_;

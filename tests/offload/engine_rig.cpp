@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cstring>
 
 #include "gpu/backend.h"
 #include "tests/offload/golden_weights.h"
@@ -28,6 +29,22 @@ class FilledWeights : public WeightSource {
 
  private:
   const EngineOptions& options_;
+};
+
+class SavedPlanes : public PlaneSource {
+ public:
+  explicit SavedPlanes(const std::map<Plane, PlaneBits>& planes) : planes_(planes) {}
+  bool read(Plane plane, BlockId block, Tensor out) override {
+    const auto found = planes_.find(plane);
+    if (found == planes_.end()) return false;
+    const std::vector<std::byte>& bits = found->second.at(static_cast<size_t>(block));
+    ASSERT(bits.size() == out.bytes(), "a plane of {} bytes read as {}", bits.size(), out.bytes());
+    std::memcpy(out.raw(), bits.data(), bits.size());
+    return true;
+  }
+
+ private:
+  const std::map<Plane, PlaneBits>& planes_;
 };
 
 std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
@@ -82,8 +99,8 @@ Arch tiny_arch(bool tied) {
 }
 
 LossScaleConfig tight_loss_scale(DType dtype) {
-  if (dtype == DType::f16) return {.initial_scale_power = 17, .window = 5, .hysteresis = 1};
-  return {.fixed = 0x1p128};  // a lone target's share of it is beyond fp32
+  if (dtype == DType::f16) return {.initial_scale_power = 16, .hysteresis = 1};
+  return {.fixed = 0x1p127};
 }
 
 TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
@@ -113,16 +130,16 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
 FormulaTokens::FormulaTokens(const EngineOptions& options, int64_t step) {
   const int64_t rows = options.micro_batches * options.micro_batch;
   const std::vector<int32_t> windows = golden::batch(static_cast<int>(step), rows, options.length);
-  const bool lone = options.lone_target_steps.contains(step);
+  const bool lone = options.lone_target_steps.contains(step), blank = options.blank_steps.contains(step);
+  const auto trained = [&](size_t target) {
+    if (blank || lone) return lone && target == 0;
+    return options.mask_every == 0 || (target + 1) % static_cast<size_t>(options.mask_every) != 0;
+  };
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t t = 0; t < options.length; ++t) {
       const auto at = static_cast<size_t>(row * (options.length + 1) + t);
-      const auto target = static_cast<int64_t>(targets.size());
-      const bool masked =
-          lone ? target != 0
-               : options.mask_every > 0 && target % options.mask_every == options.mask_every - 1;
       tokens.push_back(windows[at]);
-      targets.push_back(masked ? -100 : windows[at + 1]);
+      targets.push_back(trained(targets.size()) ? windows[at + 1] : -100);
     }
 }
 
@@ -148,16 +165,23 @@ std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>
   return {};
 }
 
-EngineRig::EngineRig(const EngineOptions& options)
+EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
     : options_(options),
       table_(options.arch, options.no_decay),
       setup_(setup_of(options, table_)),
       workers_(make_workers(options.pool, options.threads)),
-      device_(open_device(options, *workers_)) {
+      device_(open_device(options, *workers_)) {}
+
+EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr) {
   FilledWeights weights(options_);
   FreshPlanes planes(table_, weights);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_,
                                        TrainState{StepPolicy::initial(setup_.policy), {}}, planes);
+}
+
+EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
+  SavedPlanes planes(saved.planes);
+  trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
 }
 
 EngineRig::~EngineRig() = default;

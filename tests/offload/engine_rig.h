@@ -46,6 +46,7 @@ struct EngineOptions {
   /// Steps in which one target alone is trained, so that its gradient, which is not shared with others by the
   /// mean, is the largest one: with a loss scale that just holds for whole batches it overflows.
   std::set<int64_t> lone_target_steps;
+  std::set<int64_t> blank_steps;                                 ///< steps without any trained target
   std::function<void(const ParamSpec&, std::span<float>)> fill;  ///< initial weights; none: the goldens'
 
   PoolKind pool = PoolKind::plain;
@@ -73,7 +74,7 @@ using PlaneBits = std::vector<std::vector<std::byte>>;
 /// What a run came to. `lagged` and `predicted` are there if a checkpoint would hold them.
 struct Outcome {
   std::map<Plane, PlaneBits> planes;
-  std::vector<Decision> decisions;  ///< of all steps, in order
+  std::vector<Decision> decisions;  ///< of all its steps, in order
   std::vector<int> lags;
 };
 
@@ -81,15 +82,24 @@ struct Outcome {
 /// them has are a difference. what: only these planes, and no decisions; empty: everything.
 std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>& what = {});
 
+/// What a checkpoint keeps of a run, in memory.
+struct Saved {
+  TrainState state;
+  std::map<Plane, PlaneBits> planes;
+};
+
 class EngineRig {
  public:
   explicit EngineRig(const EngineOptions& options);
+  /// Goes on where the run that was saved had stopped.
+  EngineRig(const EngineOptions& options, const Saved& saved);
   ~EngineRig();
 
   /// Runs so many more steps without a pause between them, then quiesces.
   void run(int64_t steps);
-  /// After run(): everything so far.
+  /// After run(): everything so far, since this rig began.
   [[nodiscard]] Outcome outcome();
+  [[nodiscard]] Saved save() { return {trainer_->state(), outcome().planes}; }
   [[nodiscard]] PlaneBits plane(Plane plane);
   [[nodiscard]] Trainer& trainer() { return *trainer_; }
   [[nodiscard]] Device& device() { return *device_; }
@@ -99,6 +109,8 @@ class EngineRig {
   [[nodiscard]] const std::vector<StepReport>& reports() const { return reports_; }
 
  private:
+  /// The parts around the trainer.
+  EngineRig(const EngineOptions& options, std::nullptr_t no_trainer);
   void take_reports();
   const EngineOptions options_;
   ParamTable table_;

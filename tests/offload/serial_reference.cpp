@@ -14,15 +14,37 @@ namespace tandem::testing {
 
 namespace {
 
-/// Lag and scale, each time from the beginning: a table of facts and the rules.
+/// Lag and scale from the rules and a table of all facts.
 class Rules {
  public:
   Rules(const PolicyOptions& options, SerialFault fault) : options_(options), fault_(fault) {}
   void add(bool overflow, double scale) { facts_.push_back({overflow, scale}); }
 
-  [[nodiscard]] int lag(int64_t step) const {
+  [[nodiscard]] int lag(int64_t step) {
+    if (const auto known = lags_.find(step); known != lags_.end()) return known->second;
+    return lags_[step] = find_lag(step);
+  }
+  [[nodiscard]] double scale(int64_t step) {
+    LossScaler scaler(options_.loss_scale);
+    for (int64_t i = 0, last = horizon(step); i <= last; ++i) {
+      const Fact& fact = facts_.at(static_cast<size_t>(i));
+      const bool current = fact.scale == scaler.scale() || fault_ == SerialFault::scales_fall_twice;
+      scaler.update(fact.overflow, current);
+    }
+    return scaler.scale();
+  }
+  [[nodiscard]] bool read_late_only(int64_t version) { return lag(version) == 1 && lag(version + 1) == 1; }
+
+ private:
+  struct Fact {
+    bool overflow;
+    double scale;
+  };
+  /// The last step whose facts this step may use.
+  [[nodiscard]] int64_t horizon(int64_t step) { return step - 1 - lag(step - 1); }
+  [[nodiscard]] int find_lag(int64_t step) {
     if (step < 0 || options_.schedule != Schedule::delayed || step < options_.warmup_steps) return 0;
-    for (int64_t fact = 0; fact <= horizon(step); ++fact) {
+    for (int64_t fact = 0, last = horizon(step); fact <= last; ++fact) {
       if (!facts_.at(static_cast<size_t>(fact)).overflow) continue;
       int64_t first = fact + 1;  // the first step that may know it
       while (horizon(first) < fact) ++first;
@@ -31,29 +53,10 @@ class Rules {
     }
     return 1;
   }
-  [[nodiscard]] double scale(int64_t step) const {
-    LossScaler scaler(options_.loss_scale);
-    for (int64_t i = 0; i <= horizon(step); ++i) {
-      const Fact& fact = facts_.at(static_cast<size_t>(i));
-      const bool current = fact.scale == scaler.scale() || fault_ == SerialFault::scales_fall_twice;
-      scaler.update(fact.overflow, current);
-    }
-    return scaler.scale();
-  }
-  [[nodiscard]] bool read_late_only(int64_t version) const {
-    return lag(version) == 1 && lag(version + 1) == 1;
-  }
-
- private:
-  struct Fact {
-    bool overflow;
-    double scale;
-  };
-  /// The last step whose facts this step may use.
-  [[nodiscard]] int64_t horizon(int64_t step) const { return step - 1 - lag(step - 1); }
   const PolicyOptions options_;
   const SerialFault fault_;
   std::vector<Fact> facts_;
+  std::map<int64_t, int> lags_;  ///< known: no later fact can change them
 };
 
 using Floats = std::vector<std::vector<float>>;  // [block][numel]
@@ -97,12 +100,13 @@ class Loop {
     d.step = i;
     d.loss_scale = rules_.scale(i);
     d.tokens = std::count_if(window.targets.begin(), window.targets.end(), [](int32_t t) { return t >= 0; });
+    const float grad_scale =
+        d.tokens == 0 ? 0.0f : static_cast<float>(d.loss_scale / static_cast<double>(d.tokens));
     const SerialModel::Result result =
         model_.run(window, versions_[fault_ == SerialFault::reads_one_later ? later : read],
-                   versions_[fault_ == SerialFault::lease_ends_early ? later : read],
-                   static_cast<float>(d.loss_scale / static_cast<double>(d.tokens)));
+                   versions_[fault_ == SerialFault::lease_ends_early ? later : read], grad_scale);
     for (const double loss : result.losses) d.loss += loss;
-    d.loss /= static_cast<double>(d.tokens);
+    if (d.tokens > 0) d.loss /= static_cast<double>(d.tokens);
     const std::vector<std::vector<T>> gradient = decide(d, result);
     update(d, gradient);
     outcome_.decisions.push_back(d);
@@ -135,10 +139,10 @@ class Loop {
       squares += fault_ == SerialFault::norm_before_rounding ? squares_of(sum) : squares_of(rounded);
     }
     d.grad_norm = std::sqrt(squares) / d.loss_scale;
-    d.skipped = overflow;
-    if (options_.clip > 0 && !overflow) d.clip_coef = std::min(1.0, options_.clip / (d.grad_norm + 1e-6));
+    d.skipped = overflow || d.tokens == 0;
+    if (options_.clip > 0 && !d.skipped) d.clip_coef = std::min(1.0, options_.clip / (d.grad_norm + 1e-6));
     d.lr = options_.lr(updates_);
-    d.updates = updates_ += overflow ? 0 : 1;
+    d.updates = updates_ += d.skipped ? 0 : 1;
     rules_.add(overflow, d.loss_scale);
     return gradient;
   }
@@ -162,8 +166,7 @@ class Loop {
              ++k)
           update_element(spec, k, to_float(gradient[static_cast<size_t>(spec.block)][k]), c);
     }
-    const bool predict = fault_ == SerialFault::predicts_everything ? rules_.lag(d.step + 1) == 1
-                                                                    : rules_.read_late_only(d.step + 1);
+    const bool predict = fault_ == SerialFault::predicts_everything || rules_.read_late_only(d.step + 1);
     if (predict && !d.skipped) d.prediction = options_.prediction;
     versions_.push_back(fault_ == SerialFault::predicts_skips && d.skipped ? versions_.back()
                                                                            : publish(before, d.prediction));
@@ -172,7 +175,7 @@ class Loop {
   void update_element(const ParamSpec& spec, size_t k, float g, const AdamConstants<float>& c) {
     const auto block = static_cast<size_t>(spec.block);
     float &p = master_[block][k], &m = exp_avg_[block][k], &v = exp_avg_sq_[block][k];
-    if (!spec.decay)
+    if (!spec.decay && fault_ != SerialFault::decays_norms)
       adam_update<Decay::none>(p, m, v, g, c);
     else if (options_.adam.decoupled)
       adam_update<Decay::decoupled>(p, m, v, g, c);

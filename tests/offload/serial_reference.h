@@ -11,11 +11,12 @@ enum class SerialFault : uint8_t {
   none,
   reads_one_later,       ///< forward reads read(i) + 1 where there is one
   lease_ends_early,      ///< backward reads read(i) + 1 where there is one
-  predicts_everything,   ///< versions that a forward at lag 0 reads are published with a prediction, too
+  predicts_everything,   ///< every version is published with a prediction, for readers at lag 0, too
   predicts_skips,        ///< the version of a skipped step keeps the prediction of the one before it
   scales_fall_twice,     ///< every overflow lowers the loss scale, also late news of an older one
   warm_up_starts_late,   ///< lag 0 after an overflow begins one step too late
   norm_before_rounding,  ///< the norm is that of the fp32 sums
+  decays_norms,          ///< weight decay on parameters of rank 1, too
 };
 
 /// The outcome of so many steps. options.order, keep, where, pool, threads and chaos are not looked at.
