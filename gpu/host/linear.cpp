@@ -10,7 +10,7 @@ namespace tandem::gpu {
 namespace {
 
 constexpr int64_t kTileRows = 256, kTileColumns = 768;
-constexpr int64_t kNarrowest = 96;
+constexpr int64_t kNarrowest = 192;
 constexpr int64_t kShares = 8;       // 2, 4 and 8 threads find equal shares ...
 constexpr int64_t kManyTiles = 128;  // ... where a tile more or less would show
 
@@ -20,7 +20,7 @@ int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 }  // namespace
 
 // Measured on an AVX2 kernel against one product of the whole (fp32; 256 x {768, 3072, 50257} x {768, 3072},
-// and the weight gradients): 256 rows and 96 columns or more keep 0.9 of the speed, few rows or few columns
+// and the weight gradients): 256 rows and 192 columns or more keep 0.9 of the speed, few rows or few columns
 // of a tall output lose up to a third. bench/linear_bench measures it again.
 TileGrid tile_grid(int64_t m, int64_t n) {
   TileGrid grid{};

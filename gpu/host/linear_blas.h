@@ -1,5 +1,5 @@
 #pragma once
-// The only door to the BLAS: OpenBLAS's serial build, called by many threads at once.
+// The only door to the BLAS: OpenBLAS's serial build, made safe for many threads at once.
 #include <cstdint>
 #include <functional>
 
