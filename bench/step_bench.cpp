@@ -1,6 +1,7 @@
 // How much of a training step its matrix products are. Builds the trainer of a config on the host device and
 // times, in turns, whole steps (forward, backward, update, until the new weights have arrived) and the step's
-// products alone: the very same calls on the same tensors, in the same tiles, on the same threads. Prints JSON.
+// products alone: the very same calls on the same tensors, in the same tiles, on the same threads. Prints
+// JSON.
 //   ./dev bench step_bench [--config configs/bench_124m.json] [--set KEY=VALUE]... [--rounds 5]
 #include <sys/resource.h>
 
@@ -137,8 +138,8 @@ class Bench {
     FreshPlanes planes(table_, weights);
     TrainState state;
     state.policy = StepPolicy::initial(setup_.policy);
-    trainer_ = std::make_unique<Trainer>(setup_, table_, device_, *machine_.host, *machine_.workers, state,
-                                         planes);
+    trainer_ =
+        std::make_unique<Trainer>(setup_, table_, device_, *machine_.host, *machine_.workers, state, planes);
   }
 
   json::Value run(int rounds, int warmup) {
@@ -186,7 +187,8 @@ class Bench {
     const auto thousandths = [](double x) { return std::round(1e3 * x) / 1e3; };
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    const double peak = 1024.0 * static_cast<double>(usage.ru_maxrss), planned = static_cast<double>(planned_);
+    const double peak = 1024.0 * static_cast<double>(usage.ru_maxrss),
+                 planned = static_cast<double>(planned_);
     return json::Object{
         {"parameters", table_.parameter_count()},
         {"dtype", std::string(name_of(setup_.dtype))},
