@@ -1,10 +1,14 @@
 #include "offload/checkpoint.h"
 
+#include <fcntl.h>
+
 #include <array>
+#include <cstdio>
 #include <cstring>
 
 #include "core/io/atomic_file.h"
 #include "offload/checkpoint_state.h"
+#include "offload/run_folder.h"
 
 namespace tandem {
 
@@ -52,14 +56,28 @@ class PlaneReader {
   std::vector<std::byte> memory_;
 };
 
-void refuse_nonfinite_master(const ParamSpec& spec, std::span<const std::byte> bytes) {
-  for (size_t i = 0; i < bytes.size(); i += sizeof(float)) {
-    float value = 0;
+template <class T>
+void refuse_nonfinite(const ParamSpec& spec, std::span<const std::byte> bytes) {
+  for (size_t i = 0; i < bytes.size(); i += sizeof(T)) {
+    T value{};
     std::memcpy(&value, bytes.data() + i, sizeof value);
     CHECK(!non_finite(value), Status::failed, "a weight is not finite: the checkpoint is not written",
           spec.name, "resume from the last good checkpoint with a lower lr or gradient_clipping");
   }
 }
+
+void refuse_nonfinite(const ParamSpec& spec, DType dtype, std::span<const std::byte> bytes) {
+  switch (dtype) {
+    case DType::bf16:
+      return refuse_nonfinite<bf16>(spec, bytes);
+    case DType::f16:
+      return refuse_nonfinite<f16>(spec, bytes);
+    default:
+      return refuse_nonfinite<float>(spec, bytes);
+  }
+}
+
+bool holds_weights(Plane plane) { return plane != Plane::exp_avg && plane != Plane::exp_avg_sq; }
 
 void add(FileSums& all, const FileSums& some, const std::string& folder = {}) {
   for (const auto& [name, sum] : some) all[folder + name] = sum;
@@ -77,13 +95,13 @@ FileSums save_plane(const std::string& folder, const PlaneFile& file, Trainer& t
                                [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
                                  const ParamSpec& spec = *model.table.find(entry.name);
                                  reader.read(spec, offset, out);
-                                 if (file.plane == Plane::master) refuse_nonfinite_master(spec, out);
+                                 if (holds_weights(file.plane)) refuse_nonfinite(spec, dtype, out);
                                });
 }
 
-/// Everything into the folder, state.json last.
-void write_files(const fs::path& folder, Trainer& trainer, const CheckpointModel& model,
-                 const RunState& state) {
+/// Everything into the folder, state.json last. Returns the bytes written.
+uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointModel& model,
+                     const RunState& state) {
   FileSums sums;
   for (const PlaneFile& file : kPlaneFiles)
     if (trainer.has_plane(file.plane))
@@ -92,17 +110,14 @@ void write_files(const fs::path& folder, Trainer& trainer, const CheckpointModel
   add(sums, save_weights(folder, model.table, model.dtype, model.form,
                          [&](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
                            weights.read(spec, static_cast<uint64_t>(first) * size_of(model.dtype), out);
+                           refuse_nonfinite(spec, model.dtype, out);
                          }));
   sums["config.json"] = write_atomically(folder / "config.json", model.config_json);
   if (model.model) add(sums, copy_files(*model.model, folder, kGenerationConfig));
   if (model.tokenizer) add(sums, copy_files(*model.tokenizer, folder, kTokenizerFiles));
-  write_atomically(folder / kStateFile, json::dump(render_state(state, sums), 2) + "\n");
-}
-
-uint64_t size_below(const fs::path& folder) {
-  uint64_t bytes = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) bytes += entry.file_size();
+  uint64_t bytes =
+      write_atomically(folder / kStateFile, json::dump(render_state(state, sums), 2) + "\n").bytes;
+  for (const auto& [name, sum] : sums) bytes += sum.bytes;
   return bytes;
 }
 
@@ -110,6 +125,20 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw system_error(error.value(), "create the folder", folder);
+}
+
+/// Gives the finished folder its name. An older one of that name changes places with it, so that there is a
+/// complete one at every moment where the file system can do that.
+void put_in_place(const fs::path& partial, const fs::path& folder) {
+  std::error_code error;
+  fs::rename(partial, folder, error);
+  if (!error) return;
+  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
+    fs::remove_all(folder, error);
+    fs::rename(partial, folder, error);
+    if (error) throw system_error(error.value(), "put the checkpoint in place", folder);
+  }
+  fs::remove_all(partial, error);
 }
 
 /// Reading planes takes a staging buffer of the trainer's; it goes back however the save ends.
@@ -142,20 +171,16 @@ uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, bool lagged, boo
 
 uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const CheckpointModel& model,
                          const RunState& state) {
-  const fs::path partial = folder.parent_path() / ("." + folder.filename().string() + ".partial");
+  const fs::path partial = partial_of(folder);
   std::error_code ignored;
   fs::remove_all(partial, ignored);
   try {
     make_folder(partial / "optimizer");
     const Reading reading(trainer);
-    write_files(partial, trainer, model, state);
+    const uint64_t bytes = write_files(partial, trainer, model, state);
     sync_folder(partial / "optimizer");
     sync_folder(partial);
-    const uint64_t bytes = size_below(partial);
-    fs::remove_all(folder, ignored);  // an incomplete one of the same step, or one that is saved again
-    std::error_code error;
-    fs::rename(partial, folder, error);
-    if (error) throw system_error(error.value(), "put the checkpoint in place", folder);
+    put_in_place(partial, folder);
     sync_folder(folder.parent_path());
     return bytes;
   } catch (...) {
@@ -164,41 +189,50 @@ uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const Checkpo
   }
 }
 
-Checkpoint::Checkpoint(fs::path folder, const ParamTable& table) : folder_(std::move(folder)), table_(table) {
+Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
   const fs::path state = folder_ / kStateFile;
   std::error_code ignored;
   CHECK(fs::exists(state, ignored), Status::failed, "the checkpoint is incomplete: it has no state.json",
-        folder_, "resume from another checkpoint, or give --resume auto");
+        folder_, "--resume auto, or the path of a complete step-... folder");
   const json::Document document = json::parse_file(state, {.status = Status::failed});
   ParsedState parsed = parse_state(json::Node(document));
   for (const auto& [name, sum] : parsed.files) verify(folder_, name, sum);
   state_ = std::move(parsed.state);
   for (const PlaneFile& file : kPlaneFiles) {
-    const std::string stem = std::string("optimizer/") + file.stem;
-    if (!parsed.files.contains(stem + ".safetensors") &&
-        !parsed.files.contains(stem + ".safetensors.index.json"))
-      continue;
-    const SafetensorsSet& set =
-        planes_.emplace(file.plane, SafetensorsSet(folder_ / "optimizer", file.stem)).first->second;
-    const auto expected_dtype = safetensors_name(dtype_of(file, state_.dtype));
-    for (const ParamSpec& spec : table_.params()) {
-      const LocatedTensor* tensor = set.find(spec.name);
-      const std::vector<uint64_t> shape(spec.shape.begin(), spec.shape.end());
-      CHECK(tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == expected_dtype,
-            Status::failed,
-            fmt::format("the checkpoint has no {} of shape {} for this parameter", expected_dtype,
-                        shape_text(shape)),
-            place_of(folder_ / (stem + ".safetensors"), spec.name),
-            "it belongs to another model: check model.path and model.config");
-    }
+    const std::string name = std::string("optimizer/") + file.stem + ".safetensors";
+    if (parsed.files.contains(name) || parsed.files.contains(name + ".index.json"))
+      planes_.emplace(file.plane, SafetensorsSet(folder_ / "optimizer", file.stem));
   }
-  CHECK(planes_.contains(Plane::master), Status::failed, "the checkpoint has no masters", folder_,
-        "resume from another checkpoint");
+  for (const Plane plane : {Plane::master, Plane::exp_avg, Plane::exp_avg_sq})
+    CHECK(planes_.contains(plane), Status::failed, "the checkpoint has no masters or moments", folder_,
+          "resume from another checkpoint, or start a new run with model.path set to this one");
 }
 
-bool Checkpoint::read(Plane plane, BlockId block, Tensor out) {
-  const auto set = planes_.find(plane);
-  if (set == planes_.end()) return false;
+SavedPlanes::SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table)
+    : checkpoint_(checkpoint), table_(table) {
+  for (const PlaneFile& file : kPlaneFiles) {
+    const auto set = checkpoint.planes().find(file.plane);
+    if (set == checkpoint.planes().end()) continue;
+    const auto dtype = safetensors_name(dtype_of(file, checkpoint.state().dtype));
+    for (const ParamSpec& spec : table.params()) {
+      const LocatedTensor* tensor = set->second.find(spec.name);
+      const std::vector<uint64_t> shape(spec.shape.begin(), spec.shape.end());
+      CHECK(
+          tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == dtype, Status::usage,
+          fmt::format("the checkpoint has no {} of shape {} for this parameter", dtype, shape_text(shape)),
+          place_of(checkpoint.folder() / "optimizer" / (std::string(file.stem) + ".safetensors"), spec.name),
+          "it belongs to another model: check model.path and model.config");
+    }
+    CHECK(set->second.tensors().size() == table.params().size(), Status::usage,
+          fmt::format("the checkpoint has {} parameters, the model {}", set->second.tensors().size(),
+                      table.params().size()),
+          checkpoint.folder(), "it belongs to another model: check model.path and model.config");
+  }
+}
+
+bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
+  const auto set = checkpoint_.planes().find(plane);
+  if (set == checkpoint_.planes().end()) return false;
   for (const ParamSpec& spec : table_.of_block(block)) {
     const LocatedTensor& tensor = *set->second.find(spec.name);
     const Tensor part = out.flat(spec.offset, spec.numel);

@@ -49,27 +49,38 @@ struct CheckpointModel {
 uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, bool lagged, bool predicted);
 
 /// Writes the state of a quiesced trainer as `folder`, which appears complete or not at all. Error(failed),
-/// with the bytes needed, when the disk is full or fails; then what was there before is untouched and nothing
-/// is left behind. Returns the bytes written.
+/// with the bytes needed, when the disk is full or fails, and with the tensor when a weight is not finite;
+/// then what was there before is untouched and nothing is left behind. An older folder of that name is there
+/// until the new one takes its place. Returns the bytes written.
 uint64_t save_checkpoint(const std::filesystem::path& folder, Trainer& trainer, const CheckpointModel& model,
                          const RunState& state);
 
 /// A complete checkpoint, open for reading.
-class Checkpoint : public PlaneSource {
+class Checkpoint {
  public:
   /// Reads state.json and checks every file that it names, by size and hash. Error(failed) that says what is
-  /// incomplete or does not belong to the table's model.
-  Checkpoint(std::filesystem::path folder, const ParamTable& table);
+  /// incomplete.
+  explicit Checkpoint(std::filesystem::path folder);
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const RunState& state() const { return state_; }
-  [[nodiscard]] bool has(Plane plane) const { return planes_.contains(plane); }
-  bool read(Plane plane, BlockId block, Tensor out) override;
+  [[nodiscard]] const std::map<Plane, SafetensorsSet>& planes() const { return planes_; }
 
  private:
   std::filesystem::path folder_;
-  const ParamTable& table_;
   RunState state_;
   std::map<Plane, SafetensorsSet> planes_;
+};
+
+/// The planes of a checkpoint, for the model that it was made with.
+class SavedPlanes : public PlaneSource {
+ public:
+  /// Error(usage) when the checkpoint is of another model than the table's.
+  SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table);
+  bool read(Plane plane, BlockId block, Tensor out) override;
+
+ private:
+  const Checkpoint& checkpoint_;
+  const ParamTable& table_;
 };
 
 }  // namespace tandem

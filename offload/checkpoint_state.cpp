@@ -7,6 +7,7 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kFormatVersion = 1;
+constexpr const char* kOwnHash = "xxh3";
 
 FileSum parse_sum(const json::Node& node) {
   const std::string& digits = node.at("xxh3").as_string();
@@ -38,6 +39,15 @@ DType parse_dtype(const json::Node& node) {
   node.fail("is no dtype of a checkpoint", "float32, bfloat16 or float16");
 }
 
+/// Of all members but kOwnHash itself.
+std::string hash_of(json::Value state) {
+  std::erase_if(*state.object(), [](const json::Member& member) { return member.key == kOwnHash; });
+  const std::string text = json::dump(state);
+  Xxh3 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  return hex(hash.digest());
+}
+
 void parse_policy(const json::Node& root, RunState& state) {
   PolicyState& policy = state.train.policy;
   policy.step = state.step;
@@ -66,7 +76,7 @@ json::Value render_state(const RunState& state, const FileSums& files) {
   }
   json::Value sums = json::Object{};
   for (const auto& [name, sum] : files) sums.set(name, render_sum(sum));
-  return json::Object{
+  json::Value root = json::Object{
       {"format_version", kFormatVersion},
       {"step", state.step},
       {"updates", state.train.progress.updates},
@@ -79,6 +89,7 @@ json::Value render_state(const RunState& state, const FileSums& files) {
                            {"since_step", policy.since_step},
                            {"zero_until_step", policy.zero_until_step}}},
       {"pending", render_pending(policy.pending)},
+      {"staleness", json::Object{}},  // the policy has no further state
       {"loss_scaler", json::Object{{"scale", policy.scaler.scale},
                                    {"good_steps", policy.scaler.good_steps},
                                    {"hysteresis_left", policy.scaler.hysteresis_left}}},
@@ -89,12 +100,16 @@ json::Value render_state(const RunState& state, const FileSums& files) {
       {"config_hash", state.config_hash},
       {"files", std::move(sums)},
   };
+  root.set(kOwnHash, hash_of(root));
+  return root;
 }
 
 ParsedState parse_state(const json::Node& root) {
   const int64_t version = root.at("format_version").as_i64();
   if (version != kFormatVersion)
     root.at("format_version").fail(fmt::format("is {}; this program reads {}", version, kFormatVersion));
+  if (root.at(kOwnHash).as_string() != hash_of(root.value()))
+    root.at(kOwnHash).fail("is not the hash of this state", "the file is damaged; another checkpoint");
   ParsedState parsed;
   RunState& state = parsed.state;
   state.step = root.at("step").as_i64(0);

@@ -7,13 +7,14 @@ namespace tandem {
 
 constexpr const char* kStateFile = "state.json";
 
+/// Its last member is the hash of all others, so that a flipped digit shows.
 json::Value render_state(const RunState& state, const FileSums& files);
 
 struct ParsedState {
   RunState state;
   FileSums files;
 };
-/// Error(failed) with the place of what is missing or wrong.
+/// The document's error with the place of what is missing or wrong.
 ParsedState parse_state(const json::Node& root);
 
 }  // namespace tandem

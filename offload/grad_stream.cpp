@@ -51,7 +51,7 @@ Tensor GradStream::open(BlockId block, Stream& stream) {
     ASSERT(!free.empty(), "no gradient bucket is free for block {}", block);
     Bucket bucket = std::move(free.front());
     free.pop_front();
-    stream.wait(bucket.free);
+    if (bucket.staging.empty()) stream.wait(bucket.sent);
     stream.fill_zero(bucket.sum.flat(0, numel));
     open.uses.push_back(std::move(bucket));
   }
@@ -69,19 +69,21 @@ void GradStream::close(BlockId block, Stream& stream) {
 
 void GradStream::finish(BlockId block, Open& open, Stream& stream) {
   const int64_t numel = table_.block(block).numel;
-  const Tensor sum = open.uses.front().sum.flat(0, numel);
+  const Slots::Landing slot = slots_.land(block, step_);
+  const bool to_host = setup_.placement[static_cast<size_t>(block)] == Placement::host;
+  Bucket& first = open.uses.front();
+  const Tensor sum = first.sum.flat(0, numel);
   for (size_t use = 1; use < open.uses.size(); ++use)
     ops_.add(stream, sum, sum, open.uses[use].sum.flat(0, numel));
 
-  const Slots::Landing slot = slots_.land(block, step_);
-  const bool to_host = setup_.placement[static_cast<size_t>(block)] == Placement::host;
   Tensor rounded = sum;
   if (!to_host) {
     stream.wait(slot.free);
     rounded = slot.memory;
     setup_.dtype == DType::f32 ? stream.copy(rounded, sum) : ops_.cast(stream, rounded, sum);
   } else if (setup_.dtype != DType::f32) {
-    rounded = open.uses.front().staging.flat(0, numel);
+    stream.wait(first.sent);
+    rounded = first.staging.flat(0, numel);
     ops_.cast(stream, rounded, sum);
   }
   ops_.sum_of_squares(stream, scalars_.flat(2 * block, 2), rounded);
@@ -90,13 +92,10 @@ void GradStream::finish(BlockId block, Open& open, Stream& stream) {
     d2h_.wait(done);
     d2h_.wait(slot.free);
     d2h_.copy(slot.memory, rounded);
-    done = d2h_.record();
+    first.sent = done = d2h_.record();
   }
   landed_.push_back({block, done});
-  for (size_t use = 0; use < open.uses.size(); ++use) {
-    if (use == 0 && to_host) open.uses[use].free = done;  // the others were read on `stream` alone
-    pool(block).push_back(std::move(open.uses[use]));
-  }
+  for (Bucket& bucket : open.uses) pool(block).push_back(std::move(bucket));
 }
 
 std::vector<Landed> GradStream::landed() {

@@ -37,7 +37,7 @@ class GradStream : public GradSink {
   struct Bucket {
     Tensor sum;      // [capacity] fp32
     Tensor staging;  // [capacity] training dtype; empty where nothing is staged
-    Fence free;      ///< whoever read it last
+    Fence sent;      ///< the last copy to the host, out of `staging`, or of `sum` where nothing is staged
   };
   struct Open {
     std::vector<Bucket> uses;    ///< in order of arrival

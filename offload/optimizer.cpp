@@ -15,21 +15,32 @@ constexpr int64_t kRemembered = 8;  // decisions: more than steps are ever in fl
 
 Optimizer::Optimizer(const Parts& parts, const Progress& start) : parts_(parts), progress_(start) {}
 
+bool Optimizer::on_host(BlockId block) const {
+  return parts_.setup.placement[static_cast<size_t>(block)] == Placement::host;
+}
+
 Fence Optimizer::enqueue(int64_t step, const LandedScalars& numbers, const Fence& numbers_landed,
                          int64_t tokens, std::vector<Landed> landed) {
   HostLane& lane = parts_.lane;
   lane.range(fmt::format("update of step {}", step));
   lane.wait(numbers_landed);
-  lane.run({"decide", {numbers.blocks, numbers.losses}, {}, [this, step, numbers, tokens] {
+  lane.run({"decide", read_by_decision(step, numbers), {}, [this, step, numbers, tokens] {
               decide(step, numbers, tokens);
             }});
   Fence decided = lane.record();
   for (const Landed& gradient : landed) {
-    const bool host = parts_.setup.placement[static_cast<size_t>(gradient.block)] == Placement::host;
-    host ? enqueue_host(gradient.block, step, gradient.fence)
-         : enqueue_device(gradient.block, step, gradient.fence);
+    on_host(gradient.block) ? enqueue_host(gradient.block, step, gradient.fence)
+                            : enqueue_device(gradient.block, step, gradient.fence);
   }
   return decided;
+}
+
+/// The numbers, and the gradients, in which the first bad tensor is looked for.
+std::vector<Tensor> Optimizer::read_by_decision(int64_t step, const LandedScalars& numbers) const {
+  std::vector<Tensor> reads{numbers.blocks, numbers.losses};
+  for (BlockId block = 0; block < parts_.table.block_count(); ++block)
+    if (on_host(block)) reads.push_back(parts_.slots.gradient(block, step));
+  return reads;
 }
 
 void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t tokens) {
@@ -55,7 +66,7 @@ void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t token
   d.lr = setup.lr(progress.updates);
   progress.updates += d.skipped ? 0 : 1;
   progress.skipped += d.skipped ? 1 : 0;
-  progress.skipped_in_a_row = d.skipped ? progress.skipped_in_a_row + 1 : 0;
+  progress.skipped_in_a_row = first_bad >= 0 ? progress.skipped_in_a_row + 1 : 0;
   d.updates = progress.updates;
   if (!d.skipped) d.scalars = adam_scalars(setup.adam, d.lr, d.updates, d.clip_coef, d.loss_scale);
   {
@@ -87,8 +98,7 @@ void Optimizer::refuse_nonfinite(const Decision& d, BlockId first_bad) const {
 }
 
 std::string Optimizer::first_bad_tensor(BlockId block, int64_t step) const {
-  if (parts_.setup.placement[static_cast<size_t>(block)] == Placement::device)
-    return parts_.table.block(block).name;
+  if (!on_host(block)) return parts_.table.block(block).name;
   const Tensor gradient = parts_.slots.gradient(block, step);
   const auto bad = [&](int64_t i) {
     switch (gradient.dtype()) {

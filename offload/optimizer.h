@@ -21,7 +21,7 @@ namespace tandem {
 /// What has been applied so far.
 struct Progress {
   int64_t updates = 0;  ///< Adam's t and the schedule's clock
-  int64_t skipped_in_a_row = 0;
+  int64_t skipped_in_a_row = 0;  ///< for a gradient that is not finite; a window without trained tokens is none
   int64_t skipped = 0;  ///< of the whole run
 };
 
@@ -79,6 +79,8 @@ class Optimizer {
   [[nodiscard]] Work work() const;
 
  private:
+  [[nodiscard]] bool on_host(BlockId block) const;
+  [[nodiscard]] std::vector<Tensor> read_by_decision(int64_t step, const LandedScalars& numbers) const;
   void decide(int64_t step, const LandedScalars& numbers, int64_t tokens);
   void refuse_nonfinite(const Decision& decision, BlockId first_bad) const;
   [[nodiscard]] std::string first_bad_tensor(BlockId block, int64_t step) const;

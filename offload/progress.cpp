@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kWindow = 20;  // steps
 }
 
-void SpeedWindow::add(int64_t tokens, double seconds) {
+void SpeedWindow::add(int64_t step, int64_t tokens, double seconds) {
+  if (left_out_.erase(step) > 0) return;
   steps_.push_back({tokens, seconds});
   if (steps_.size() > kWindow) steps_.pop_front();
 }
@@ -34,6 +35,11 @@ double SpeedWindow::seconds_per_step() const {
   return steps_.empty() ? 0.0 : seconds / static_cast<double>(steps_.size());
 }
 
+namespace {
+/// JSON has no infinities: a norm or loss that is not finite becomes null.
+json::Value finite(double x) { return std::isfinite(x) ? json::Value(x) : json::Value(); }
+}  // namespace
+
 json::Value metrics_line(const StepReport& report, double epoch, double time, double tokens_per_second,
                          const MemoryUse& memory) {
   const Decision& d = report.decision;
@@ -41,8 +47,6 @@ json::Value metrics_line(const StepReport& report, double epoch, double time, do
   const double rate = report.adam_seconds > 0
                           ? static_cast<double>(report.adam_parameters) / report.adam_seconds * 1e-9
                           : 0.0;
-  // JSON has no infinities: a norm or loss that is not finite becomes null.
-  const auto finite = [](double x) { return std::isfinite(x) ? json::Value(x) : json::Value(); };
   return json::Object{
       {"step", d.step + 1},
       {"updates", d.updates},
@@ -70,6 +74,14 @@ json::Value metrics_line(const StepReport& report, double epoch, double time, do
   };
 }
 
+json::Value evaluation_line(int64_t step, double loss, int64_t tokens, int64_t version) {
+  return json::Object{{"step", step},
+                      {"eval", true},
+                      {"eval_loss", finite(loss)},
+                      {"eval_tokens", tokens},
+                      {"eval_version", version}};
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
   file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (file_.get() < 0) throw system_error(errno, "open the metrics", path_);
@@ -80,6 +92,10 @@ void MetricsFile::write(const json::Value& line) {
   const ssize_t written = ::write(file_.get(), text.data(), text.size());
   if (written != static_cast<ssize_t>(text.size()))
     throw system_error(written < 0 ? errno : ENOSPC, "write the metrics", path_);
+}
+
+void MetricsFile::sync() {
+  if (::fsync(file_.get()) != 0) throw system_error(errno, "sync the metrics", path_);
 }
 
 ProgressPrinter::ProgressPrinter(int64_t steps, int64_t every, bool quiet)

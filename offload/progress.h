@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/device/memory.h"
@@ -14,10 +15,14 @@
 
 namespace tandem {
 
-/// Speed over the last 20 steps, without the run's first step and those that a save or an evaluation held up.
+/// Speed over the last 20 steps, without those whose time is not that of a step alone: the process's first
+/// one, and those that a save or an evaluation came before.
 class SpeedWindow {
  public:
-  void add(int64_t tokens, double seconds);
+  /// The time of this step will not count.
+  void leave_out(int64_t step) { left_out_.insert(step); }
+  /// Every step, in order.
+  void add(int64_t step, int64_t tokens, double seconds);
   /// 0 until there is a step to measure.
   [[nodiscard]] double tokens_per_second() const;
   [[nodiscard]] double seconds_per_step() const;
@@ -28,6 +33,7 @@ class SpeedWindow {
     double seconds;
   };
   std::deque<Step> steps_;
+  std::set<int64_t> left_out_;
 };
 
 /// Byte counters of a run at one moment.
@@ -39,11 +45,16 @@ struct MemoryUse {
 json::Value metrics_line(const StepReport& report, double epoch, double time, double tokens_per_second,
                          const MemoryUse& memory);
 
+/// The line of an evaluation after `step` steps; version: of the weights that it read.
+json::Value evaluation_line(int64_t step, double loss, int64_t tokens, int64_t version);
+
 /// Appends lines to metrics.jsonl, each whole and at once.
 class MetricsFile {
  public:
   explicit MetricsFile(const std::filesystem::path& path);
   void write(const json::Value& line);
+  /// What has been written lasts through a power cut.
+  void sync();
 
  private:
   std::string path_;

@@ -27,12 +27,36 @@ std::optional<int64_t> step_of(const std::string& name) {
   return std::stoll(digits);
 }
 
-/// The step of one line of metrics; nothing for a line that is not whole.
-std::optional<int64_t> line_step(const std::string& line) {
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename());
+  return names;
+}
+
+/// A kill in the middle leaves nothing that looks like a checkpoint.
+void remove_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  const fs::path doomed = partial_of(folder);
+  fs::rename(folder, doomed, error);
+  if (!error) fs::remove_all(doomed, error);
+}
+
+/// What cutting needs to know of a line of metrics.
+struct MetricsLine {
+  int64_t step = 0;
+  std::optional<int64_t> eval_version;  ///< of an evaluation
+};
+
+/// Nothing for a line that is not whole.
+std::optional<MetricsLine> parse_line(const std::string& line) {
   try {
     const json::Document document = json::parse(line, "metrics.jsonl");
-    const json::Value* step = document.root.find("step");
-    return step == nullptr ? std::nullopt : step->i64();
+    const json::Node root(document);
+    MetricsLine parsed{root.at("step").as_i64(), std::nullopt};
+    if (root.bool_or("eval", false)) parsed.eval_version = root.at("eval_version").as_i64();
+    return parsed;
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -40,8 +64,7 @@ std::optional<int64_t> line_step(const std::string& line) {
 
 }  // namespace
 
-RunLock::RunLock(const fs::path& folder) {
-  const std::string path = folder / "run.lock";
+RunLock::RunLock(const fs::path& path) {
   file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file_.get() < 0) throw system_error(errno, "open the run's lock", path);
   CHECK(::flock(file_.get(), LOCK_EX | LOCK_NB) == 0, Status::failed,
@@ -60,36 +83,55 @@ bool RunFolder::used() const {
 
 std::vector<int64_t> RunFolder::saved_steps() const {
   std::vector<int64_t> steps;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints(), error))
-    if (const auto step = step_of(entry.path().filename())) steps.push_back(*step);
+  for (const std::string& name : names_in(checkpoints()))
+    if (const auto step = step_of(name)) steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
 
-void RunFolder::prune(int64_t keep) const {
+void RunFolder::prune(int64_t keep, std::span<const int64_t> abandoned) const {
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints(), ignored))
-    if (entry.path().filename().string().starts_with(".")) fs::remove_all(entry.path(), ignored);
+  for (const std::string& name : names_in(checkpoints()))
+    if (name.starts_with("." + std::string(kPrefix))) fs::remove_all(checkpoints() / name, ignored);
+  for (const int64_t step : abandoned) remove_checkpoint(checkpoint(step));
   int64_t complete = 0;
-  for (const int64_t step : saved_steps())
-    if (fs::exists(checkpoint(step) / "state.json", ignored) && ++complete > keep)
-      fs::remove_all(checkpoint(step), ignored);
+  for (const int64_t step : saved_steps()) {
+    if (complete >= keep)
+      remove_checkpoint(checkpoint(step));
+    else if (fs::exists(checkpoint(step) / "state.json", ignored))
+      ++complete;
+  }
 }
 
-void RunFolder::cut_metrics(int64_t step) const {
+std::optional<int64_t> RunFolder::cut_metrics(int64_t step) const {
+  std::optional<int64_t> evaluated;
   std::ifstream in(metrics(), std::ios::binary);
-  if (!in) return;
+  if (!in) return evaluated;
   uintmax_t kept = 0;
   for (std::string line; std::getline(in, line);) {
-    const auto at = line_step(line);
-    if (in.eof() || !at || *at > step) break;  // getline meets the end only in a line without '\n': torn
+    const auto parsed = parse_line(line);
+    // getline meets the end only in a line without '\n': a torn one.
+    if (in.eof() || !parsed || parsed->step > step) break;
     kept += line.size() + 1;
+    if (parsed->step == step && parsed->eval_version) evaluated = parsed->eval_version;
   }
   in.close();
   std::error_code error;
   fs::resize_file(metrics(), kept, error);
   if (error) throw system_error(error.value(), "cut the metrics after the checkpoint's step", metrics());
+  return evaluated;
+}
+
+fs::path partial_of(const fs::path& folder) {
+  return folder.parent_path() / ("." + folder.filename().string() + ".partial");
+}
+
+uint64_t free_disk_bytes(const fs::path& path) {
+  std::error_code error;
+  fs::path there = fs::absolute(path, error);
+  while (there.has_relative_path() && !fs::exists(there, error)) there = there.parent_path();
+  const fs::space_info space = fs::space(there, error);
+  return error ? UINT64_MAX : space.available;
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ namespace fs = std::filesystem;
 /// the process dies.
 class RunLock {
  public:
-  /// Error(failed) when another process holds it.
-  explicit RunLock(const fs::path& folder);
+  /// path: the lock file, made if it is not there. Error(failed) when another process holds it.
+  explicit RunLock(const fs::path& path);
 
  private:
   Descriptor file_;
@@ -27,6 +28,7 @@ class RunFolder {
  public:
   explicit RunFolder(fs::path path) : path_(std::move(path)) {}
   [[nodiscard]] const fs::path& path() const { return path_; }
+  [[nodiscard]] fs::path lock() const { return path_ / "run.lock"; }
   [[nodiscard]] fs::path metrics() const { return path_ / "metrics.jsonl"; }
   [[nodiscard]] fs::path resolved_config() const { return path_ / "config.resolved.json"; }
   [[nodiscard]] fs::path checkpoints() const { return path_ / "checkpoints"; }
@@ -36,13 +38,21 @@ class RunFolder {
   [[nodiscard]] bool used() const;
   /// Steps that have a checkpoint folder, complete or not, newest first.
   [[nodiscard]] std::vector<int64_t> saved_steps() const;
-  /// Removes what an interrupted save left, and all complete checkpoints but the newest `keep`.
-  void prune(int64_t keep) const;
-  /// Cuts metrics.jsonl after the last line of `step`; a torn last line goes too.
-  void cut_metrics(int64_t step) const;
+  /// After a save: removes what interrupted saves left, the checkpoints of `abandoned` steps, and everything
+  /// older than the newest `keep` complete ones. What can't be removed stays, without an error.
+  void prune(int64_t keep, std::span<const int64_t> abandoned) const;
+  /// Cuts metrics.jsonl after the last line of `step`; a torn last line goes too. Returns the version that
+  /// the last evaluation of `step` was made with, if there is a line of one.
+  std::optional<int64_t> cut_metrics(int64_t step) const;
 
  private:
   fs::path path_;
 };
+
+/// Where a save builds the checkpoint that is to appear as `folder`: hidden, beside it.
+fs::path partial_of(const fs::path& folder);
+
+/// Free bytes on the disk that a path lies on or would lie on; UINT64_MAX when it can't be asked.
+uint64_t free_disk_bytes(const fs::path& path);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "offload/signals.h"
 
 #include <unistd.h>
+
 #include <csignal>
 
 namespace tandem {
@@ -20,7 +21,7 @@ void on_signal(int signal) {
 }  // namespace
 
 struct StopSignals::Saved {
-  struct sigaction interrupt = {}, terminate = {};
+  struct sigaction interrupt = {}, terminate = {}, file_size = {};
 };
 
 StopSignals::StopSignals() : saved_(std::make_unique<Saved>()) {
@@ -31,11 +32,14 @@ StopSignals::StopSignals() : saved_(std::make_unique<Saved>()) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &saved_->interrupt);
   sigaction(SIGTERM, &action, &saved_->terminate);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGXFSZ, &action, &saved_->file_size);
 }
 
 StopSignals::~StopSignals() {
   sigaction(SIGINT, &saved_->interrupt, nullptr);
   sigaction(SIGTERM, &saved_->terminate, nullptr);
+  sigaction(SIGXFSZ, &saved_->file_size, nullptr);
 }
 
 Status StopSignals::asked() const {

@@ -1,6 +1,7 @@
 #include "offload/slots.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem {
 
@@ -14,8 +15,11 @@ Slots::Slots(std::vector<std::vector<Tensor>> memory) {
 Slots::Landing Slots::land(BlockId block, int64_t step) {
   const std::lock_guard lock(mutex_);
   auto& slots = slots_.at(static_cast<size_t>(block));
-  const auto free = std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return !slot.taken; });
-  ASSERT(free != slots.end(), "block {} has no free slot for the gradient of step {}", block, step);
+  // The one that is free longest: what was in the other one may still be on its way to the device.
+  const auto age = [](const Slot& slot) { return std::pair(slot.taken, slot.step); };
+  const auto free = std::min_element(slots.begin(), slots.end(),
+                                     [&](const Slot& a, const Slot& b) { return age(a) < age(b); });
+  ASSERT(!free->taken, "block {} has no free slot for the gradient of step {}", block, step);
   free->taken = true;
   free->step = step;
   return {free->memory, free->free};

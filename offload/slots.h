@@ -23,7 +23,8 @@ class Slots {
     Tensor memory;
     Fence free;  ///< the last read of what was there; whoever lands waits for it
   };
-  /// A free slot for the gradient of the step. InternalError when there is none: then the schedule is wrong.
+  /// The slot that is free longest, for the gradient of the step. InternalError when there is none: then the
+  /// schedule is wrong.
   [[nodiscard]] Landing land(BlockId block, int64_t step);
   /// The memory that holds the step's gradient, and later the weights made of it.
   [[nodiscard]] Tensor gradient(BlockId block, int64_t step) const;

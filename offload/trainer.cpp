@@ -7,6 +7,7 @@
 
 #include "cpu_adam/host_reduce.h"
 #include "offload/grad_stream.h"
+#include "offload/guarded.h"
 #include "offload/param_store.h"
 #include "offload/slots.h"
 #include "offload/update_ring.h"
@@ -48,7 +49,7 @@ struct Twin {
 class Trainer::Impl {
  public:
   Impl(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host, Workers& workers,
-       const TrainState& start, PlaneSource& planes)
+       const TrainState& start)
       : setup_(setup),
         table_(table),
         device_(device),
@@ -67,23 +68,20 @@ class Trainer::Impl {
         lane_(device.lane("optimizer", Purpose::adam)),
         policy_(setup.policy, start.policy),
         slots_(states_.slots()),
-        model_(setup.arch, table, device, host, setup.dtype, setup.length, *compute_),
         arena_(device, device.allocate(plan_.device.at("activations"), "activations"), *compute_),
         grads_(setup_, table, device, slots_, *d2h_),
+        model_(setup.arch, table, device, host, setup.dtype, setup.length, *compute_),
         start_(start.policy.step),
         next_(start.policy.step),
         known_until_(start.policy.step - 1) {
-    const int64_t on_device = policy_.read(start_);
     ring_ = std::make_unique<UpdateRing>(policy_, slots_, device, *upload_,
                                          cut_blocks(weights_, table, setup.dtype), lease_uses(setup_, table),
-                                         on_device, start_, Fence{});
+                                         policy_.read(start_), start_, Fence{});
     source_ = std::make_unique<ResidentWeights>(*ring_);
     optimizer_ =
         std::make_unique<Optimizer>(Optimizer::Parts{setup_, table, device, workers, *lane_, *device_adam_,
                                                      policy_, slots_, *ring_, states_},
                                     start.progress);
-    load(planes, on_device);
-    last_end_ = compute_->record();
   }
 
   /// Work in flight refers to everything above, so the streams end first, the lane before those that it
@@ -91,6 +89,29 @@ class Trainer::Impl {
   ~Impl() {
     lane_.reset();
     for (auto* stream : {&device_adam_, &compute_, &d2h_, &upload_, &fetch_}) stream->reset();
+  }
+
+  /// Masters and moments; the weights that the first forward reads; at lag 1 also the version after it,
+  /// waiting for its turn. To be called once, before anything else.
+  void load(PlaneSource& planes) {
+    const int64_t on_device = policy_.read(start_);
+    PlaneMover mover = this->mover();
+    mover.load_states(planes);
+    for (BlockId block = 0; block < table_.block_count(); ++block) {
+      const Placement where = setup_.placement[static_cast<size_t>(block)];
+      const Tensor weights = ring_->device_weights(block);
+      if (on_device == start_) {
+        mover.round_master(block, weights, Placement::device);
+        continue;
+      }
+      ASSERT(mover.load(planes, Plane::lagged, block, weights, Placement::device),
+             "no lagged weights for block {}", block);
+      const Tensor slot = slots_.place(block, start_);
+      start_predicted_ = mover.load(planes, Plane::predicted, block, slot, where);
+      if (!start_predicted_) mover.round_master(block, slot, where);
+      ring_->publish(block, start_, Fence{});
+    }
+    last_end_ = compute_->record();
   }
 
   [[nodiscard]] int64_t next_step() const { return next_; }
@@ -217,27 +238,6 @@ class Trainer::Impl {
 
   [[nodiscard]] PlaneMover mover() { return {setup_, table_, device_, host_, workers_, states_, *upload_}; }
 
-  /// Masters and moments; the weights that the first forward reads; at lag 1 also the version after it,
-  /// waiting for its turn.
-  void load(PlaneSource& planes, int64_t on_device) {
-    PlaneMover mover = this->mover();
-    mover.load_states(planes);
-    for (BlockId block = 0; block < table_.block_count(); ++block) {
-      const Placement where = setup_.placement[static_cast<size_t>(block)];
-      const Tensor weights = ring_->device_weights(block);
-      if (on_device == start_) {
-        mover.round_master(block, weights, Placement::device);
-        continue;
-      }
-      ASSERT(mover.load(planes, Plane::lagged, block, weights, Placement::device),
-             "no lagged weights for block {}", block);
-      const Tensor slot = slots_.place(block, start_);
-      start_predicted_ = mover.load(planes, Plane::predicted, block, slot, where);
-      if (!start_predicted_) mover.round_master(block, slot, where);
-      ring_->publish(block, start_, Fence{});
-    }
-  }
-
   /// Waits for what decides the next step's lag and scale, and enters it. Does nothing when that has been
   /// done.
   void enter() {
@@ -331,9 +331,9 @@ class Trainer::Impl {
   std::unique_ptr<HostLane> lane_;
   StepPolicy policy_;
   Slots slots_;
-  Model model_;
   Arena arena_;
   GradStream grads_;
+  Model model_;
   std::unique_ptr<UpdateRing> ring_;
   std::unique_ptr<ResidentWeights> source_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -347,25 +347,12 @@ class Trainer::Impl {
   Optimizer::Work reported_;
 };
 
-namespace {
-
-/// A failure of the main thread must end the others too.
-template <class Body>
-auto guarded(Device& device, Body body) {
-  try {
-    return body();
-  } catch (...) {
-    device.fail(std::current_exception());
-    throw;
-  }
-}
-
-}  // namespace
-
 Trainer::Trainer(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
                  Workers& workers, const TrainState& start, PlaneSource& planes)
     : device_(device), impl_(guarded(device, [&] {
-        return std::make_unique<Impl>(setup, table, device, host, workers, start, planes);
+        auto impl = std::make_unique<Impl>(setup, table, device, host, workers, start);
+        impl->load(planes);
+        return impl;
       })) {}
 Trainer::~Trainer() = default;
 
@@ -373,7 +360,9 @@ int64_t Trainer::next_step() const { return impl_->next_step(); }
 void Trainer::step(const StepTokens& batch) {
   guarded(device_, [&] { impl_->step(batch); });
 }
-std::optional<StepReport> Trainer::take_report() { return impl_->take_report(); }
+std::optional<StepReport> Trainer::take_report() {
+  return guarded(device_, [&] { return impl_->take_report(); });
+}
 void Trainer::quiesce() {
   guarded(device_, [&] { impl_->quiesce(); });
 }
@@ -386,10 +375,18 @@ double Trainer::evaluate(const StepTokens& sequences) {
 void Trainer::finalize() {
   guarded(device_, [&] { impl_->finalize(); });
 }
-TrainState Trainer::state() const { return impl_->state(); }
-bool Trainer::has_plane(Plane plane) const { return impl_->has_plane(plane); }
-void Trainer::begin_reading() { impl_->begin_reading(); }
-void Trainer::read_plane(Plane plane, BlockId block, Tensor out) { impl_->read_plane(plane, block, out); }
+TrainState Trainer::state() const {
+  return guarded(device_, [&] { return impl_->state(); });
+}
+bool Trainer::has_plane(Plane plane) const {
+  return guarded(device_, [&] { return impl_->has_plane(plane); });
+}
+void Trainer::begin_reading() {
+  guarded(device_, [&] { impl_->begin_reading(); });
+}
+void Trainer::read_plane(Plane plane, BlockId block, Tensor out) {
+  guarded(device_, [&] { impl_->read_plane(plane, block, out); });
+}
 void Trainer::end_reading() { impl_->end_reading(); }
 size_t Trainer::arena_peak() const { return impl_->arena_peak(); }
 

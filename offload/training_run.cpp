@@ -32,24 +32,21 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// The nearest folder above a path that exists: where its disk can be asked.
-fs::path existing_parent(fs::path path) {
-  std::error_code ignored;
-  while (!path.empty() && !fs::exists(path, ignored)) path = path.parent_path();
-  return path.empty() ? fs::path(".") : path;
-}
-
-uint64_t disk_free(const fs::path& path) {
-  std::error_code error;
-  const auto space = fs::space(existing_parent(path), error);
-  return error ? UINT64_MAX : space.available;
-}
-
-FileSum hash_of(const std::string& text) {
+std::string hash_of(const std::string& text) {
   Xxh3 hash;
   hash.update(std::as_bytes(std::span(text)));
-  return {text.size(), hash.digest()};
+  return hex(hash.digest());
 }
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  std::error_code ignored;
+  const fs::path relative =
+      fs::weakly_canonical(path, ignored).lexically_relative(fs::weakly_canonical(folder, ignored));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+/// A save or an evaluation is due after so many steps; 0 = never.
+bool is_due(int64_t done, int64_t every) { return every > 0 && done % every == 0; }
 
 class Run {
  public:
@@ -62,86 +59,134 @@ class Run {
         steps_(run_steps(config, data_)),
         machine_(find_machine(config.device, config.where("device.kind"))),
         setup_(make_setup(config, model_.arch, table_, steps_, machine_.isa)),
+        pinned_bytes_(plan_memory(setup_, table_).pinned_bytes()),
+        data_files_(data_files(config, data_)),
         folder_(config.output_dir),
         resolved_(json::dump(resolved(config), 2) + "\n"),
         printer_(steps_, config.steps_per_print, options.quiet) {}
 
   RunResult run() {
     check_fits(config_, machine_, setup_, table_);
-    check_disk();
-    ResumeChoice resume = choose_checkpoint(folder_, options_.resume, table_);
-    data_files_ = data_files(config_, data_);
-    if (resume.checkpoint) {
-      for (const std::string& note :
-           check_differences(folder_, config_, options_.sets, *resume.checkpoint, data_files_))
-        resume.notes.push_back(note);
+    check_inputs();
+    std::error_code ignored;
+    if (options_.resume && fs::exists(folder_.lock(), ignored)) lock_.emplace(folder_.lock());
+    choice_ = choose_checkpoint(folder_, options_.resume);
+    if (choice_.checkpoint) {
+      for (std::string& note :
+           check_differences(folder_, config_, model_.arch, options_.sets, *choice_.checkpoint, data_files_))
+        choice_.notes.push_back(std::move(note));
+      saved_.emplace(*choice_.checkpoint, table_);
     }
+    const uint64_t disk_free = free_disk_bytes(folder_.path());
+    check_disk(disk_free);
     if (!options_.quiet)
-      fmt::print(stderr, "{}",
-                 banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free(folder_.path())));
-    for (const std::string& note : resume.notes) printer_.note(note);
-    if (options_.dry_run) return {};
-    return in_folder(resume.checkpoint.get());
-  }
-
- private:
-  void check_disk() const {
-    const bool delayed = setup_.policy.schedule == Schedule::delayed;
-    const uint64_t bytes = checkpoint_bytes(table_, setup_.dtype, delayed, delayed && setup_.prediction > 0);
-    const uint64_t free = disk_free(folder_.path());
-    CHECK(bytes <= free, Status::does_not_fit,
-          fmt::format("a checkpoint needs {} ({} bytes) and the disk has {} free", byte_text(bytes), bytes,
-                      byte_text(free)),
-          folder_.path().string(), "free space, or an output_dir on another disk");
-  }
-
-  RunResult in_folder(Checkpoint* checkpoint) {
-    std::error_code error;
-    fs::create_directories(folder_.checkpoints(), error);
-    if (error) throw system_error(error.value(), "create the run folder", folder_.path());
-    const RunLock lock(folder_.path());
-    write_atomically(folder_.resolved_config(), resolved_);
-    folder_.cut_metrics(checkpoint != nullptr ? checkpoint->state().step : 0);
-    metrics_.emplace(folder_.metrics());
-    const StopSignals signals;
-    device_ = open_device(config_.device, machine_);
-    start(checkpoint);
-    loop(signals);
-    finish();
+      fmt::print(stderr, "{}", banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free));
+    warn_of_disk(disk_free);
+    for (const std::string& warning : choice_.warnings) printer_.note(warning, true);
+    for (const std::string& note : choice_.notes) printer_.note(note);
+    if (!options_.dry_run) in_folder();
     return result_;
   }
 
-  void start(Checkpoint* checkpoint) {
-    TrainState state;
-    if (checkpoint != nullptr) {
-      state = checkpoint->state().train;
-      sample_ = checkpoint->state().sample;
-      // Without weights that are one version old the first step can only read the masters' own.
-      if (!checkpoint->has(Plane::lagged))
-        state.policy.zero_until_step = std::max(state.policy.zero_until_step, state.policy.step + 1);
-      trainer_ = make_trainer(state, *checkpoint);
-      result_.checkpoint = checkpoint->folder().string();
-    } else {
-      state.policy = StepPolicy::initial(setup_.policy);
-      std::unique_ptr<WeightSource> weights;
-      if (model_.folder)
-        weights = std::make_unique<FolderWeights>(*model_.folder);
-      else
-        weights = std::make_unique<SeededWeights>(table_, config_.train.seed, model_.arch.initializer_range);
-      FreshPlanes planes(table_, *weights);
-      trainer_ = make_trainer(state, planes);
+ private:
+  /// Checkpoints come and go: what the run reads must not lie among its own.
+  void check_inputs() const {
+    for (const auto& [key, path] :
+         {std::pair("model.path", config_.model.path), std::pair("model.tokenizer", config_.model.tokenizer)})
+      CHECK(!path || !lies_in(*path, folder_.checkpoints()), Status::usage,
+            fmt::format("{} lies among the checkpoints of this run, which removes old ones", key),
+            config_.where(key), "another output_dir, or --resume to go on with that run");
+  }
+
+  [[nodiscard]] uint64_t bytes_per_save() const {
+    const bool delayed = setup_.policy.schedule == Schedule::delayed;
+    return checkpoint_bytes(table_, setup_.dtype, delayed, delayed && setup_.prediction > 0);
+  }
+
+  void check_disk(uint64_t disk_free) const {
+    const uint64_t bytes = bytes_per_save();
+    CHECK(bytes <= disk_free, Status::does_not_fit,
+          fmt::format("a checkpoint needs {} ({} bytes) and the disk has {} free ({} bytes)",
+                      byte_text(bytes), bytes, byte_text(disk_free), disk_free),
+          folder_.path().string(), "free space, or an output_dir on another disk");
+  }
+
+  /// While one is saved, as many as are kept lie beside it.
+  void warn_of_disk(uint64_t disk_free) {
+    const int64_t every = config_.checkpoint.every, saves = every > 0 ? (steps_ + every - 1) / every : 1;
+    const int64_t there = std::ssize(folder_.saved_steps());
+    const int64_t more = std::min(config_.checkpoint.keep + 1, saves) - there;
+    const uint64_t bytes = static_cast<uint64_t>(std::max<int64_t>(more, 0)) * bytes_per_save();
+    if (bytes > disk_free)
+      printer_.note(fmt::format("warning: {} more checkpoints need {} ({} bytes), the disk has {} free: a "
+                                "later save will fail; a lower checkpoint.keep needs less",
+                                more, byte_text(bytes), bytes, byte_text(disk_free)),
+                    true);
+  }
+
+  void in_folder() {
+    std::error_code error;
+    fs::create_directories(folder_.checkpoints(), error);
+    if (error) throw system_error(error.value(), "create the run folder", folder_.path());
+    if (!lock_) {
+      lock_.emplace(folder_.lock());
+      if (!options_.resume) choose_checkpoint(folder_, {});  // another run may have been here since
     }
-    trainer_first_ = trainer_->next_step();
+    const StopSignals signals;
+    signals_ = &signals;
+    try {
+      start();
+      loop();
+      finish();
+    } catch (...) {
+      if (!result_.checkpoint.empty())
+        printer_.note("the newest complete checkpoint is " + result_.checkpoint, true);
+      throw;
+    }
+  }
+
+  /// Nothing in the folder changes before the weights are loaded.
+  void start() {
+    device_ = open_device(config_.device, machine_);
+    choice_.checkpoint ? start_from(*choice_.checkpoint) : start_afresh();
+    first_step_ = trainer_->next_step();
+    speed_.leave_out(first_step_);
+    write_atomically(folder_.resolved_config(), resolved_);
+    kept_evaluation_ = folder_.cut_metrics(first_step_);
+    metrics_.emplace(folder_.metrics());
+  }
+
+  void start_from(const Checkpoint& checkpoint) {
+    TrainState state = checkpoint.state().train;
+    PolicyState& policy = state.policy;
+    // Without weights that are one version old the first step can only read the masters' own.
+    if (!checkpoint.planes().contains(Plane::lagged) &&
+        StepPolicy(setup_.policy, policy).read(policy.step) < policy.step)
+      policy.zero_until_step = policy.step + 1;
+    make_trainer(state, *saved_);
+    sample_ = checkpoint.state().sample;
+    saved_step_ = checkpoint.state().step;
+    result_.checkpoint = checkpoint.folder().string();
     result_.updates = state.progress.updates;
     result_.skipped = state.progress.skipped;
   }
 
-  std::unique_ptr<Trainer> make_trainer(const TrainState& state, PlaneSource& planes) {
-    return std::make_unique<Trainer>(setup_, table_, *device_, *machine_.host, *machine_.workers, state,
-                                     planes);
+  void start_afresh() {
+    std::unique_ptr<WeightSource> weights;
+    if (model_.folder)
+      weights = std::make_unique<FolderWeights>(*model_.folder);
+    else
+      weights = std::make_unique<SeededWeights>(table_, config_.train.seed, model_.arch.initializer_range);
+    FreshPlanes planes(table_, *weights);
+    make_trainer({StepPolicy::initial(setup_.policy), {}}, planes);
   }
 
-  void loop(const StopSignals& signals) {
+  void make_trainer(const TrainState& state, PlaneSource& planes) {
+    trainer_ =
+        std::make_unique<Trainer>(setup_, table_, *device_, *machine_.host, *machine_.workers, state, planes);
+  }
+
+  void loop() {
     const DataLoader loader(
         *data_.train, data_.train_range,
         config_.data.shuffle ? std::optional<uint64_t>(config_.train.seed) : std::nullopt);
@@ -151,22 +196,15 @@ class Run {
       return Tensor(v.data(), DType::i32, {config_.train_batch_size, setup_.length});
     };
     const Stopwatch watch;
-    result_.stopped_by = "steps";
-    for (int64_t done = trainer_->next_step(); done < steps_; done = trainer_->next_step()) {
-      if (const Status asked = signals.asked(); asked != Status::ok) {
-        result_.stopped_by = "signal";
-        result_.status = asked;
-        break;
-      }
-      if (options_.max_steps && done >= *options_.max_steps) {
-        result_.stopped_by = "max_steps";
-        break;
-      }
+    // A signal may have cut the evaluation short that came before the save.
+    if (first_step_ > 0 && !kept_evaluation_) evaluate_if_due();
+    while (!ends()) {
       loader.fill(sample_, view(tokens), view(targets));
       trainer_->step({tokens, targets});
       sample_ += static_cast<uint64_t>(config_.train_batch_size);
       report();
-      between_steps(done + 1);
+      evaluate_if_due();
+      if (trainer_->next_step() < steps_ && is_due(trainer_->next_step(), config_.checkpoint.every)) save();
     }
     trainer_->quiesce();
     report();
@@ -174,18 +212,28 @@ class Run {
     result_.step = trainer_->next_step();
   }
 
-  void between_steps(int64_t done) {
-    const bool last = done == steps_;
-    if (!last && config_.train.eval_every > 0 && done % config_.train.eval_every == 0) evaluate(done);
-    if (!last && config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0) save();
+  /// Whether no further step follows; the result then says why.
+  bool ends() {
+    const int64_t done = trainer_->next_step();
+    if (done >= steps_)
+      result_.stopped_by = "steps";
+    else if (signals_->asked() != Status::ok)
+      stop_by_signal();
+    else if (options_.max_steps && done >= *options_.max_steps)
+      result_.stopped_by = "max_steps";
+    return !result_.stopped_by.empty();
+  }
+
+  void stop_by_signal() {
+    result_.stopped_by = "signal";
+    result_.status = signals_->asked();
   }
 
   /// Lines for all steps whose updates are known by now.
   void report() {
     while (const std::optional<StepReport> report = trainer_->take_report()) {
       const Decision& d = report->decision;
-      const bool measured = d.step != trainer_first_ && d.step != paused_before_;
-      if (measured) speed_.add(d.tokens, report->times.total_ms * 1e-3);
+      speed_.add(d.step, d.tokens, report->times.total_ms * 1e-3);
       const double samples = static_cast<double>(sample_at(d.step + 1));
       metrics_->write(metrics_line(*report, samples / static_cast<double>(data_.train_range.count), now(),
                                    speed_.tokens_per_second(), memory_use()));
@@ -211,20 +259,26 @@ class Run {
   }
 
   [[nodiscard]] MemoryUse memory_use() const {
-    const MemoryPlan plan = plan_memory(setup_, table_);
-    return {device_->counters().total().peak, plan.pinned_bytes(), machine_.host->counters().total().peak};
+    return {device_->counters().total().peak, pinned_bytes_, machine_.host->counters().total().peak};
   }
 
-  /// After `done` steps.
-  void evaluate(int64_t done) {
-    if (data_.eval_range.count == 0) return;
-    const int64_t reads = trainer_->begin_evaluation();
-    const int64_t version = done == steps_ ? done : reads;  // the last one has the rounded masters
+  /// During training; the last step has its own, of the rounded masters.
+  void evaluate_if_due() {
+    const int64_t done = trainer_->next_step();
+    if (done >= steps_ || !is_due(done, config_.train.eval_every) || data_.eval_range.count == 0) return;
+    const int64_t version = trainer_->begin_evaluation();
+    evaluate(version);
+    speed_.leave_out(done);
+  }
+
+  /// With the weights of that version, which the device holds. False, without a result: a signal ended it.
+  bool evaluate(int64_t version) {
     const DataLoader loader(data_.eval_set(), data_.eval_range, std::nullopt);
     double loss = 0;
     int64_t count = 0;
     std::vector<int32_t> tokens, targets;
     for (uint64_t k = 0; k < data_.eval_range.count; k += static_cast<uint64_t>(setup_.micro_batch)) {
+      if (signals_->asked() != Status::ok) return false;
       const auto rows =
           std::min<int64_t>(setup_.micro_batch, static_cast<int64_t>(data_.eval_range.count - k));
       tokens.resize(static_cast<size_t>(rows * setup_.length));
@@ -234,22 +288,41 @@ class Run {
       loss += trainer_->evaluate({tokens, targets});
       count += rows * setup_.length;
     }
-    result_.eval_loss = loss / static_cast<double>(count);
-    metrics_->write(json::Object{
-        {"step", done},
-        {"eval", true},
-        {"eval_loss", std::isfinite(*result_.eval_loss) ? json::Value(*result_.eval_loss) : json::Value()},
-        {"eval_tokens", count},
-        {"eval_version", version}});
+    report_evaluation(loss / static_cast<double>(count), count, version);
+    return true;
+  }
+
+  void report_evaluation(double loss, int64_t tokens, int64_t version) {
+    const int64_t done = trainer_->next_step();
+    result_.eval_loss = loss;
+    if (done != first_step_ || kept_evaluation_ != version)  // else the line is there
+      metrics_->write(evaluation_line(done, loss, tokens, version));
     printer_.note(fmt::format("step {}: held-out loss {:.4f} over {} tokens (weights of version {})", done,
-                              *result_.eval_loss, count, version));
-    paused_before_ = trainer_->next_step();
+                              loss, tokens, version));
   }
 
   void save() {
     trainer_->quiesce();
     report();
+    metrics_->sync();
     const Stopwatch watch;
+    const RunState state = run_state();
+    CheckpointModel model{table_, setup_.dtype, model_.config_json, model_.form(), {}, {}};
+    model.model = config_.model.path;
+    model.tokenizer = config_.model.tokenizer ? config_.model.tokenizer : config_.model.path;
+    const fs::path path = folder_.checkpoint(state.step);
+    const uint64_t bytes = save_checkpoint(path, *trainer_, model, state);
+    saved_step_ = state.step;
+    result_.checkpoint = path.string();
+    std::erase(choice_.abandoned, state.step);
+    folder_.prune(config_.checkpoint.keep, choice_.abandoned);
+    choice_.abandoned.clear();
+    printer_.note(
+        fmt::format("saved {} ({} in {})", path.string(), byte_text(bytes), duration(watch.seconds())));
+    speed_.leave_out(state.step);
+  }
+
+  [[nodiscard]] RunState run_state() const {
     RunState state;
     state.step = trainer_->next_step();
     state.sample = sample_;
@@ -258,25 +331,18 @@ class Run {
     state.train = trainer_->state();
     state.dtype = setup_.dtype;
     state.data = data_files_;
-    state.config_hash = hex(hash_of(resolved_).xxh3);
-    CheckpointModel model{table_, setup_.dtype, model_.config_json, model_.form(), {}, {}};
-    model.model = config_.model.path;
-    model.tokenizer = config_.model.tokenizer ? config_.model.tokenizer : config_.model.path;
-    const fs::path path = folder_.checkpoint(state.step);
-    const uint64_t bytes = save_checkpoint(path, *trainer_, model, state);
-    folder_.prune(config_.checkpoint.keep);
-    result_.checkpoint = path.string();
-    printer_.note(
-        fmt::format("saved {} ({} in {})", path.string(), byte_text(bytes), duration(watch.seconds())));
-    paused_before_ = trainer_->next_step();
+    state.config_hash = hash_of(resolved_);
+    return state;
   }
 
   /// The last save, and at the run's end the evaluation of the rounded masters.
   void finish() {
-    if (trainer_->next_step() != trainer_first_ || result_.checkpoint.empty()) save();
-    if (trainer_->next_step() < steps_ || data_.eval_range.count == 0) return;
+    const int64_t done = trainer_->next_step();
+    if (done != saved_step_) save();
+    if (done < steps_ || data_.eval_range.count == 0) return;
+    trainer_->begin_evaluation();
     trainer_->finalize();
-    evaluate(steps_);
+    if (!evaluate(done)) stop_by_signal();
   }
 
   const Config& config_;
@@ -287,17 +353,23 @@ class Run {
   const int64_t steps_;
   const Machine machine_;
   const TrainSetup setup_;
+  const size_t pinned_bytes_;
+  const std::vector<DataFile> data_files_;
   const RunFolder folder_;
   const std::string resolved_;
   ProgressPrinter printer_;
-  std::vector<DataFile> data_files_;
+  std::optional<RunLock> lock_;
+  ResumeChoice choice_;
+  std::optional<SavedPlanes> saved_;  ///< of the checkpoint that was chosen
   std::optional<MetricsFile> metrics_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Trainer> trainer_;
+  const StopSignals* signals_ = nullptr;
   SpeedWindow speed_;
   uint64_t sample_ = 0;
-  int64_t trainer_first_ = 0;   ///< this process's first step
-  int64_t paused_before_ = -1;  ///< the step that a save or an evaluation came before
+  int64_t first_step_ = 0;                  ///< this process's
+  int64_t saved_step_ = -1;                 ///< of the newest checkpoint
+  std::optional<int64_t> kept_evaluation_;  ///< version of the evaluation of first_step_ that metrics hold
   RunResult result_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "offload/guarded.h"
+
 namespace tandem {
 
 UpdateRing::UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, Stream& upload,
@@ -60,6 +62,10 @@ Fence UpdateRing::arrival(BlockId id, int64_t version) {
 }
 
 void UpdateRing::released(BlockId id, const Fence& reads_done) {
+  guarded(device_, [&] { end_lease(id, reads_done); });
+}
+
+void UpdateRing::end_lease(BlockId id, const Fence& reads_done) {
   std::optional<Upload> upload;
   {
     const std::lock_guard lock(mutex_);
@@ -123,11 +129,6 @@ void UpdateRing::expect_quiet(int64_t version) const {
   for (size_t id = 0; id < blocks_.size(); ++id)
     ASSERT(blocks_[id].published == version, "block {} stands at version {} where {} was expected", id,
            blocks_[id].published, version);
-}
-
-int64_t UpdateRing::on_device(BlockId block) const {
-  const std::lock_guard lock(mutex_);
-  return blocks_.at(static_cast<size_t>(block)).on_device;
 }
 
 }  // namespace tandem

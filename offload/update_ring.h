@@ -34,7 +34,8 @@ class UpdateRing {
   /// Blocks until the upload of this version of the block is enqueued; returns its fence. The version must be
   /// version().
   [[nodiscard]] Fence arrival(BlockId block, int64_t version);
-  /// One lease of the entered step ended; fence: all reads of it.
+  /// One lease of the entered step ended; fence: all reads of it. All leases of a block are on one stream. A
+  /// lease may end in a destructor, which can't throw: so what goes wrong here poisons the device as well.
   void released(BlockId block, const Fence& reads_done);
   /// Version k of the block stands in its slot once the fence has passed. Uploads it, now or when its turn
   /// comes, or frees the slot if no step reads it.
@@ -43,8 +44,6 @@ class UpdateRing {
   /// failed.
   void expect_quiet(int64_t version) const;
   [[nodiscard]] Tensor device_weights(BlockId block) const { return weights_.at(static_cast<size_t>(block)); }
-  /// The version of the block that the device holds or is being given.
-  [[nodiscard]] int64_t on_device(BlockId block) const;
 
  private:
   struct Upload {
@@ -65,6 +64,7 @@ class UpdateRing {
   /// Takes the upload whose time has come, if there is one. Called with the lock held.
   [[nodiscard]] std::optional<Upload> due(Block& block);
   void start(BlockId id, const Upload& upload);
+  void end_lease(BlockId id, const Fence& reads_done);
 
   const StepPolicy& policy_;
   Slots& slots_;

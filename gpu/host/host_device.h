@@ -59,7 +59,8 @@ class HostDevice final : public Device, public KernelQueue {
   void enqueue(Stream& stream, Kernel kernel) override;
 
   /// For mutants: the wait with this number (Stream::wait calls on recorded fences, counted from 0 in the
-  /// order of their calls) does nothing, neither to the clocks nor to the work.
+  /// order of their calls) does nothing, neither to the clocks nor to the work; nor does a later one of the
+  /// same stream on the same moment, which would stand in for it.
   void drop_wait(size_t index);
   /// From now on waits are listed.
   void trace_waits();

@@ -1,50 +1,13 @@
 #include "gpu/host/linear_blas.h"
 
 #include <cblas.h>
-#include <dlfcn.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
-#include <mutex>
 #include <vector>
 
 #include "core/base/error.h"
-
-// Debian's serial OpenBLAS is built without USE_LOCKING: it hands out its work buffers with no lock, and two
-// products that begin at once on two threads may be given one buffer (seen; OpenBLAS's issues 2126 and 2711
-// tell of it). So these two functions of the library, which it calls through its symbol table, are ours: the
-// same under a lock. check_products() sees to it that they are in effect.
-namespace {
-
-struct WorkBuffers {
-  std::mutex mutex;
-  int64_t taken = 0;
-  void* (*const take)(int) = reinterpret_cast<void* (*)(int)>(dlsym(RTLD_NEXT, "blas_memory_alloc"));
-  void (*const give_back)(void*) = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_NEXT, "blas_memory_free"));
-};
-
-WorkBuffers& work_buffers() {
-  static WorkBuffers buffers;  // the library has one table of them for the process
-  return buffers;
-}
-
-int64_t buffers_taken() {
-  const std::lock_guard lock(work_buffers().mutex);
-  return work_buffers().taken;
-}
-
-}  // namespace
-
-extern "C" void* blas_memory_alloc(int position) {
-  const std::lock_guard lock(work_buffers().mutex);
-  ++work_buffers().taken;
-  return work_buffers().take(position);
-}
-
-extern "C" void blas_memory_free(void* buffer) {
-  const std::lock_guard lock(work_buffers().mutex);
-  work_buffers().give_back(buffer);
-}
 
 namespace tandem::gpu {
 
@@ -102,14 +65,14 @@ int64_t wrong_elements(const std::function<void(const Gemm&)>& multiply, Storage
 
 void check_products(const std::function<void(const Gemm&)>& multiply) {
   CHECK(openblas_get_parallel() == 1, Status::failed,
-        fmt::format("the matrix library is not the pthread build ({}): calls from several threads would disturb each other",
+        fmt::format("the matrix library is not the pthread build ({}): calls from several threads would "
+                    "disturb each other",
                     openblas_get_config()),
         "libopenblas", "use Debian's libopenblas0-pthread and check LD_LIBRARY_PATH");
   openblas_set_num_threads(1);
   struct Shape {
     int64_t m, n, k;
   };
-  const int64_t before = buffers_taken();
   constexpr std::array<Shape, 5> kShapes = {
       {{1, 1, 1}, {5, 3, 2}, {33, 17, 65}, {40, 49, 401}, {130, 95, 67}}};
   for (const Shape& s : kShapes)
@@ -123,8 +86,6 @@ void check_products(const std::function<void(const Gemm&)>& multiply) {
                         wrong, s.m * s.n, s.m, s.n, s.k, openblas_get_corename()),
             "libopenblas", cure());
       }
-  ASSERT(buffers_taken() > before, "OpenBLAS ({}) takes its work buffers past the lock",
-         openblas_get_config());
 }
 
 }  // namespace tandem::gpu

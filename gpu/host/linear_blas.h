@@ -1,5 +1,6 @@
 #pragma once
-// The only door to the BLAS: OpenBLAS's serial build, made safe for many threads at once.
+// The only door to the BLAS: OpenBLAS's pthread build, held at one thread a call. (Debian's serial build has
+// no locks.)
 #include <cstdint>
 #include <functional>
 
@@ -31,8 +32,8 @@ struct Gemm {
 void gemm(const Gemm&);
 
 /// Compares a few products of each storage, with edge sizes, with a plain loop. Error(failed) if one is wrong
-/// (some builds of OpenBLAS compute wrongly on CPUs newer than they are) or if the library is a threaded
-/// build. `multiply` is gemm; tests pass a broken one.
+/// (some builds of OpenBLAS compute wrongly on CPUs newer than they are) or if the library is not
+/// the pthread build. `multiply` is gemm; tests pass a broken one.
 void check_products(const std::function<void(const Gemm&)>& multiply = gemm);
 
 }  // namespace tandem::gpu

@@ -54,9 +54,14 @@ void Meter::idle_until(Nanos now, Purpose cause) {
 void Meter::waited_until(Nanos now, Nanos queued, const Passed& awaited) {
   idle_until(std::min(queued, now));
   if (awaited.spent.at <= spent_.at) return idle_until(now);  // it had passed already
-  idle_until(awaited.past.begin());
-  for (const Past::Piece& piece : awaited.past.pieces()) idle_until(piece.until, piece.cause);
-  idle_until(now, awaited.purpose);
+  idle_like(now, awaited);
+}
+
+/// Idle until now, by what the other one did in that time; after the end of its past, by its own purpose.
+void Meter::idle_like(Nanos now, const Passed& other) {
+  idle_until(std::min(other.past.begin(), now));
+  for (const Past::Piece& piece : other.past.pieces()) idle_until(std::min(piece.until, now), piece.cause);
+  idle_until(now, other.purpose);
 }
 
 }  // namespace tandem::gpu

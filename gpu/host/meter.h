@@ -52,8 +52,11 @@ class Meter {
   Meter(Purpose own, Nanos now) : own_(own), past_(now) { spent_.at = now; }
   /// An operation ran until now.
   void busy_until(Nanos now);
-  /// The queue was empty, or the thread slow to wake.
+  /// The thread was slow to wake.
   void idle_until(Nanos now) { idle_until(now, Purpose::other); }
+  /// The queue was empty until something was put into it at `queued`: that time goes to what held up whoever
+  /// put it there.
+  void starved_until(Nanos queued, const Passed& source) { idle_like(queued, source); }
   /// A wait ended now that was in the queue since `queued`. What it really held goes to what the awaited
   /// stream did in that time.
   void waited_until(Nanos now, Nanos queued, const Passed& awaited);
@@ -61,6 +64,7 @@ class Meter {
 
  private:
   void idle_until(Nanos now, Purpose cause);
+  void idle_like(Nanos now, const Passed& other);
   Purpose own_;
   Spent spent_;
   Past past_;

@@ -45,7 +45,7 @@ void Runtime::enqueue(WorkQueue& queue, Work work) {
   }
   queue.clock = clock;
   append(lock, queue,
-         {Operation::Kind::work, std::move(text), std::move(work.body), nullptr, std::move(clock), 0});
+         {Operation::Kind::work, std::move(text), std::move(work.body), nullptr, std::move(clock), 0, {}});
 }
 
 Fence Runtime::record(WorkQueue& queue) {
@@ -53,7 +53,7 @@ Fence Runtime::record(WorkQueue& queue) {
   throw_failure();
   queue.clock.join(acting().clock);
   auto moment = std::make_shared<Moment>(shared_from_this(), queue.actor, queue.describe(), queue.clock);
-  append(lock, queue, {Operation::Kind::record, "record", nullptr, moment, {}, 0});
+  append(lock, queue, {Operation::Kind::record, "record", nullptr, moment, {}, 0, {}});
   return Fence(std::move(moment));
 }
 
@@ -67,9 +67,9 @@ void Runtime::wait(WorkQueue& queue, const Fence& fence) {
   queue.clock.join(acting().clock);
   const bool redundant = queue.clock.covers(moment->clock);
   if (tracing_waits_) waits_.push_back({queue.describe(), moment->text, redundant});
-  if (dropped_wait_ == waits_seen_++) return;
+  if (is_dropped(queue, moment)) return;
   queue.clock.join(moment->clock);
-  append(lock, queue, {Operation::Kind::wait, "wait for " + moment->text, nullptr, moment, {}, 0});
+  append(lock, queue, {Operation::Kind::wait, "wait for " + moment->text, nullptr, moment, {}, 0, {}});
 }
 
 void Runtime::range(WorkQueue& queue, std::string_view name) {
@@ -99,6 +99,7 @@ StreamTimes Runtime::times(const WorkQueue& queue, const Fence& from, const Fenc
 
 void Runtime::append(Lock& lock, WorkQueue& queue, Operation operation) {
   operation.queued = steady_now();
+  if (queue.operations.empty() && queue.running == nullptr) operation.source = past_here();
   queue.operations.push_back(std::move(operation));
   appended(lock, queue);
 }
@@ -108,6 +109,7 @@ void Runtime::run_head(Lock& lock, WorkQueue& queue) {
   taken.splice(taken.begin(), queue.operations, queue.operations.begin());
   Operation& operation = taken.front();
   queue.running = &operation;
+  if (operation.source) queue.meter.starved_until(operation.queued, *operation.source);
   switch (operation.kind) {
     case Operation::Kind::work:
       run_body(lock, queue, operation);
@@ -153,17 +155,33 @@ Runtime::Acting Runtime::acting() {
     Operation& operation = *queue->running;
     return {operation.clock, queue->actor, operation.text};
   }
+  HostThread& host = host_here();
+  return {host.clock, host.actor, "a host thread"};
+}
+
+Runtime::HostThread& Runtime::host_here() {
   const auto [host, is_new] = hosts_.try_emplace(std::this_thread::get_id());
   if (is_new) host->second.actor = actors_++;
-  return {host->second.clock, host->second.actor, "a host thread"};
+  return host->second;
+}
+
+Passed Runtime::past_here() {
+  if (const WorkQueue* queue = running_here()) return queue->meter.passed();
+  HostThread& host = host_here();
+  host.meter.busy_until(steady_now());
+  return host.meter.passed();
 }
 
 void Runtime::wait(const Moment& moment) {
   Lock lock(mutex_);
   const WorkQueue* queue = running_here();
   ASSERT(queue == nullptr, "{} waits for a fence of {}: a task must not", queue->running->text, moment.text);
+  HostThread& host = host_here();
+  host.meter.busy_until(steady_now());
+  const Nanos begin = steady_now();
   block(lock, "a fence of " + moment.text, [&] { return moment.passed(); });
-  acting().clock.join(moment.clock);
+  host.meter.waited_until(steady_now(), begin, moment.when);
+  host.clock.join(moment.clock);
 }
 
 void Runtime::fulfil(PromiseState& promise, Fence fence) {
@@ -171,12 +189,16 @@ void Runtime::fulfil(PromiseState& promise, Fence fence) {
   ASSERT(!promise.fence, "promise \"{}\" is fulfilled twice", promise.name);
   promise.fence = std::move(fence);
   promise.clock = acting().clock;
+  promise.past = past_here();
   changed();
 }
 
 Fence Runtime::recorded(PromiseState& promise) {
   Lock lock(mutex_);
+  const Nanos begin = steady_now();
+  if (running_here() == nullptr) host_here().meter.busy_until(begin);
   block(lock, fmt::format("promise \"{}\"", promise.name), [&] { return promise.fence.has_value(); });
+  if (running_here() == nullptr) host_here().meter.waited_until(steady_now(), begin, promise.past);
   acting().clock.join(promise.clock);
   return *promise.fence;
 }
@@ -239,6 +261,14 @@ void Runtime::check() const {
 void Runtime::drop_wait(size_t index) {
   const Lock lock(mutex_);
   dropped_wait_ = index;
+}
+
+bool Runtime::is_dropped(const WorkQueue& waiter, const std::shared_ptr<Moment>& moment) {
+  if (dropped_wait_ == waits_seen_++) {
+    dropped_moment_ = moment;
+    dropped_waiter_ = waiter.actor;
+  }
+  return dropped_moment_ == moment && dropped_waiter_ == waiter.actor;
 }
 
 void Runtime::trace_waits() {

@@ -40,6 +40,7 @@ struct PromiseState {
   std::string name;
   std::optional<Fence> fence;
   Clock clock;  ///< of who fulfilled it
+  Passed past;  ///< of who fulfilled it
 };
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
@@ -116,6 +117,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   };
   Acting acting();
   void touch_locked(std::string_view what, const Access& access);
+  [[nodiscard]] bool is_dropped(const WorkQueue& waiter, const std::shared_ptr<Moment>& moment);
   void append(Lock& lock, WorkQueue& queue, Operation operation);
   void run_body(Lock& lock, WorkQueue& queue, Operation& operation);
   void pass(WorkQueue& queue, Moment& moment);
@@ -124,7 +126,11 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   struct HostThread {
     Actor actor = 0;
     Clock clock;
+    Meter meter{Purpose::other, steady_now()};  ///< its waits are idle time, all else is its own
   };
+  HostThread& host_here();
+  /// What the calling thread, or the operation that runs on it, has been doing.
+  Passed past_here();
   const bool check_order_;
   Actor actors_ = 0;
   std::map<std::thread::id, HostThread> hosts_;
@@ -132,6 +138,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   size_t waits_seen_ = 0;
   std::optional<size_t> dropped_wait_;
+  std::shared_ptr<Moment> dropped_moment_;  ///< what that wait was for,
+  Actor dropped_waiter_ = 0;                ///< and who waited
   bool tracing_waits_ = false;
   std::vector<WaitRecord> waits_;
 };

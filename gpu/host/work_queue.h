@@ -3,6 +3,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -19,6 +20,8 @@ struct Operation {
   std::shared_ptr<Moment> moment;
   Clock clock;       ///< what has happened before it; work that acts (a lane's task) adds what it learns
   Nanos queued = 0;  ///< when it was enqueued
+  std::optional<Passed>
+      source;  ///< the past of who enqueued it, where the queue had nothing to do until then
 
   /// False only for a wait whose moment has not passed.
   [[nodiscard]] bool runnable() const { return kind != Kind::wait || moment->passed(); }

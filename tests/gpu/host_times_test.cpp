@@ -1,4 +1,6 @@
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "host_rig.h"
 
@@ -55,6 +57,53 @@ TEST(NumbersTimes, AnEmptyQueueAndAPassedFenceAreOther) {
   compute.waited_until(20 * kMs, 18 * kMs, d2h.passed());  // enqueued late: nothing held the stream before 18
   EXPECT_DOUBLE_EQ(since_zero(compute).other_ms, 11);
   EXPECT_DOUBLE_EQ(since_zero(compute).d2h_ms, 2);
+}
+
+TEST(NumbersTimes, AnEmptyQueueIsBlamedOnWhatHeldUpWhoeverFillsIt) {
+  // The optimizer runs 2-30. The host works until 5, waits for it until 30 and enqueues at 31.
+  Meter adam(Purpose::adam, 0);
+  adam.idle_until(2 * kMs);
+  adam.busy_until(30 * kMs);
+  Meter host(Purpose::other, 0);
+  host.busy_until(5 * kMs);
+  host.waited_until(30 * kMs, 5 * kMs, adam.passed());
+  host.busy_until(31 * kMs);
+  Meter compute(Purpose::compute, 0);
+  compute.busy_until(4 * kMs);
+  compute.starved_until(31 * kMs, host.passed());
+  compute.idle_until(32 * kMs);
+  compute.busy_until(40 * kMs);
+  const StreamTimes times = since_zero(compute);
+  EXPECT_DOUBLE_EQ(times.busy_ms, 4 + 8);
+  EXPECT_DOUBLE_EQ(times.adam_ms, 25);          // 5-30
+  EXPECT_DOUBLE_EQ(times.other_ms, 1 + 1 + 1);  // 4-5 and 30-31 the host's own work, 31-32 waking up
+}
+
+TEST(NumbersTimes, AWaitOfTheHostThreadIsSeenInTheStreamThatItStarves) {
+  Rig rig;
+  const auto compute = rig.device.stream("compute", Purpose::compute, 0);
+  const auto lane = rig.device.lane("optimizer", Purpose::adam);
+  const auto promise = rig.device.promise("upload");
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+  const Fence begin = compute->record();
+  begin.wait();
+  lane->run({"adam", {}, {}, nap});
+  lane->record().wait();
+  const Fence middle = compute->record();
+  lane->run({"publish", {}, {}, [&] {
+               nap();
+               promise->fulfil(Fence{});
+             }});
+  (void)promise->recorded();
+  const Fence end = compute->record();
+  end.wait();
+  for (const auto& [from, to] : {std::pair{begin, middle}, {middle, end}}) {
+    const StreamTimes times = compute->times(from, to);
+    EXPECT_GE(times.adam_ms,
+              29);  // no more than the nap is certain; how long the rest takes is the machine's affair
+    EXPECT_NEAR(times.busy_ms + times.d2h_ms + times.adam_ms + times.h2d_ms + times.other_ms, times.total_ms,
+                1e-6);
+  }
 }
 
 TEST(NumbersTimes, ThePastIsBounded) {

@@ -1,0 +1,234 @@
+#include "tests/offload/engine_rig.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "gpu/backend.h"
+#include "tests/offload/golden_weights.h"
+
+namespace tandem::testing {
+
+namespace {
+
+const std::map<Plane, const char*>& plane_names() {
+  static const std::map<Plane, const char*> names{
+      {Plane::master, "master"},   {Plane::exp_avg, "exp_avg"}, {Plane::exp_avg_sq, "exp_avg_sq"},
+      {Plane::weights, "weights"}, {Plane::lagged, "lagged"},   {Plane::predicted, "predicted"}};
+  return names;
+}
+
+class FilledWeights : public WeightSource {
+ public:
+  explicit FilledWeights(const EngineOptions& options) : options_(options) {}
+  void read(const ParamSpec& spec, std::span<float> out) override {
+    options_.fill ? options_.fill(spec, out)
+                  : golden::fill_weight(spec.name, static_cast<int>(spec.shape.size()), out);
+  }
+
+ private:
+  const EngineOptions& options_;
+};
+
+class SavedPlanes : public PlaneSource {
+ public:
+  explicit SavedPlanes(const std::map<Plane, PlaneBits>& planes) : planes_(planes) {}
+  bool read(Plane plane, BlockId block, Tensor out) override {
+    const auto found = planes_.find(plane);
+    if (found == planes_.end()) return false;
+    const std::vector<std::byte>& bits = found->second.at(static_cast<size_t>(block));
+    ASSERT(bits.size() == out.bytes(), "a plane of {} bytes read as {}", bits.size(), out.bytes());
+    std::memcpy(out.raw(), bits.data(), bits.size());
+    return true;
+  }
+
+ private:
+  const std::map<Plane, PlaneBits>& planes_;
+};
+
+std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
+  if (options.open) return options.open(workers);
+  return gpu::open("host", {&workers, kDeviceMemory, options.chaos_seed, options.check_order});
+}
+
+std::string plane_difference(const std::string& name, const PlaneBits& a, const PlaneBits& b) {
+  if (a.size() != b.size()) return fmt::format("{}: {} and {} blocks", name, a.size(), b.size());
+  for (size_t block = 0; block < a.size(); ++block) {
+    if (a[block].size() != b[block].size()) return fmt::format("{} of block {}: sizes differ", name, block);
+    for (size_t i = 0; i < a[block].size(); ++i)
+      if (a[block][i] != b[block][i]) return fmt::format("{} of block {} from byte {} on", name, block, i);
+  }
+  return {};
+}
+
+std::string decision_difference(const Decision& a, const Decision& b) {
+  const auto real = [&](const char* name, double x, double y) {
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y) || (x != x && y != y)
+               ? std::string{}
+               : fmt::format("{} of step {}: {} and {}", name, a.step, x, y);
+  };
+  const auto whole = [&](const char* name, int64_t x, int64_t y) {
+    return x == y ? std::string{} : fmt::format("{} of step {}: {} and {}", name, a.step, x, y);
+  };
+  for (const std::string& found :
+       {whole("step", a.step, b.step), real("loss scale", a.loss_scale, b.loss_scale),
+        real("loss", a.loss, b.loss), whole("tokens", a.tokens, b.tokens),
+        whole("skip", a.skipped, b.skipped), real("norm", a.grad_norm, b.grad_norm),
+        real("clip", a.clip_coef, b.clip_coef), real("lr", a.lr, b.lr),
+        whole("updates", a.updates, b.updates), real("prediction", a.prediction, b.prediction)})
+    if (!found.empty()) return found;
+  return {};
+}
+
+}  // namespace
+
+Arch tiny_arch(bool tied) {
+  Arch arch;
+  arch.vocab = 256;
+  arch.hidden = 64;
+  arch.intermediate = 128;
+  arch.layers = 2;
+  arch.heads = 4;
+  arch.kv_heads = 2;
+  arch.head_dim = 16;
+  arch.max_positions = 128;
+  arch.norm_eps = 1e-5;
+  arch.tied = tied;
+  return arch;
+}
+
+LossScaleConfig tight_loss_scale(DType dtype) {
+  if (dtype == DType::f16) return {.initial_scale_power = 16, .hysteresis = 1};
+  return {.fixed = 0x1p127};
+}
+
+TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
+  TrainSetup setup;
+  setup.arch = options.arch;
+  setup.dtype = options.dtype;
+  setup.micro_batch = options.micro_batch;
+  setup.length = options.length;
+  setup.micro_batches = options.micro_batches;
+  setup.order = options.order;
+  setup.keep = options.keep;
+  setup.policy = options.policy;
+  setup.prediction = options.prediction;
+  for (BlockId block = 0; block < table.block_count(); ++block) {
+    const bool host = options.where == Where::host || (options.where == Where::mixed && block % 2 == 0);
+    setup.placement.push_back(host ? Placement::host : Placement::device);
+  }
+  setup.adam = options.adam;
+  setup.lr = options.lr;
+  setup.clip = options.clip;
+  setup.on_nonfinite = options.on_nonfinite;
+  setup.max_skipped_in_a_row = options.max_skipped_in_a_row;
+  setup.layer_buckets = options.layer_buckets;
+  return setup;
+}
+
+FormulaTokens::FormulaTokens(const EngineOptions& options, int64_t step) {
+  const int64_t rows = options.micro_batches * options.micro_batch;
+  const std::vector<int32_t> windows = golden::batch(static_cast<int>(step), rows, options.length);
+  const bool lone = options.lone_target_steps.contains(step), blank = options.blank_steps.contains(step);
+  const auto trained = [&](size_t target) {
+    if (blank || lone) return lone && target == 0;
+    return options.mask_every == 0 || (target + 1) % static_cast<size_t>(options.mask_every) != 0;
+  };
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t t = 0; t < options.length; ++t) {
+      const auto at = static_cast<size_t>(row * (options.length + 1) + t);
+      tokens.push_back(windows[at]);
+      targets.push_back(trained(targets.size()) ? windows[at + 1] : -100);
+    }
+}
+
+std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>& what) {
+  for (const auto& [plane, name] : plane_names()) {
+    if (!what.empty() && !what.contains(plane)) continue;
+    if (a.planes.contains(plane) != b.planes.contains(plane)) return fmt::format("only one has {}", name);
+  }
+  if (what.empty()) {
+    if (a.decisions.size() != b.decisions.size())
+      return fmt::format("{} and {} steps", a.decisions.size(), b.decisions.size());
+    for (size_t i = 0; i < a.decisions.size(); ++i) {
+      if (a.lags[i] != b.lags[i]) return fmt::format("lag of step {}: {} and {}", i, a.lags[i], b.lags[i]);
+      const std::string found = decision_difference(a.decisions[i], b.decisions[i]);
+      if (!found.empty()) return found;
+    }
+  }
+  for (const auto& [plane, bits] : a.planes) {
+    if (!what.empty() && !what.contains(plane)) continue;
+    const std::string found = plane_difference(plane_names().at(plane), bits, b.planes.at(plane));
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
+    : options_(options),
+      table_(options.arch, options.no_decay),
+      setup_(setup_of(options, table_)),
+      workers_(make_workers(options.pool, options.threads)),
+      device_(open_device(options, *workers_)) {}
+
+EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr) {
+  FilledWeights weights(options_);
+  FreshPlanes planes(table_, weights);
+  trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_,
+                                       TrainState{StepPolicy::initial(setup_.policy), {}}, planes);
+}
+
+EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
+  SavedPlanes planes(saved.planes);
+  trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
+}
+
+EngineRig::~EngineRig() = default;
+
+void EngineRig::run(int64_t steps) {
+  for (int64_t i = 0; i < steps; ++i) {
+    const FormulaTokens batch(options_, trainer_->next_step());
+    trainer_->step(batch.view());
+    take_reports();
+  }
+  trainer_->quiesce();
+  take_reports();
+}
+
+void EngineRig::take_reports() {
+  while (const std::optional<StepReport> report = trainer_->take_report()) reports_.push_back(*report);
+}
+
+PlaneBits EngineRig::plane(Plane plane) {
+  const bool state = plane == Plane::master || plane == Plane::exp_avg || plane == Plane::exp_avg_sq;
+  const DType dtype = state ? DType::f32 : setup_.dtype;
+  PlaneBits bits;
+  trainer_->begin_reading();
+  for (BlockId block = 0; block < table_.block_count(); ++block) {
+    const int64_t numel = table_.block(block).numel;
+    std::vector<std::byte>& bytes = bits.emplace_back(static_cast<size_t>(numel) * size_of(dtype));
+    trainer_->read_plane(plane, block, Tensor(bytes.data(), dtype, {numel}));
+  }
+  trainer_->end_reading();
+  return bits;
+}
+
+Outcome EngineRig::outcome() {
+  Outcome outcome;
+  for (const auto& [plane, name] : plane_names())
+    if (trainer_->has_plane(plane)) outcome.planes[plane] = this->plane(plane);
+  for (const StepReport& report : reports_) {
+    outcome.decisions.push_back(report.decision);
+    outcome.lags.push_back(report.lag);
+  }
+  return outcome;
+}
+
+Outcome run_engine(const EngineOptions& options, int64_t steps) {
+  EngineRig rig(options);
+  rig.run(steps);
+  return rig.outcome();
+}
+
+}  // namespace tandem::testing

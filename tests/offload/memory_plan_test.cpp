@@ -1,0 +1,114 @@
+// The plan's bytes are those that a run takes, scope by scope, from its first step on.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "offload/memory_plan.h"
+#include "tests/offload/engine_rig.h"
+
+namespace tandem {
+namespace {
+
+using testing::EngineOptions;
+using testing::EngineRig;
+using testing::Where;
+
+/// Scope -> the most bytes at once; without scopes that hold none now (staging, which is given back).
+ScopeBytes peaks(const MemoryCounters& counters) {
+  ScopeBytes bytes;
+  for (const auto& [scope, held] : counters.scopes())
+    if (!scope.empty() && held.now > 0) bytes[scope] = held.peak;
+  return bytes;
+}
+
+std::vector<EngineOptions> setups() {
+  std::vector<EngineOptions> all;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Where where : {Where::host, Where::device, Where::mixed})
+      for (const bool tied : {false, true}) {
+        EngineOptions options;
+        const size_t i = all.size();
+        options.arch = testing::tiny_arch(tied);
+        options.dtype = dtype;
+        options.where = where;
+        options.order = i % 2 == 0 ? Order::layer_major : Order::micro_batch_major;
+        options.keep = i / 2 % 2 == 0 ? Keep::input : Keep::all;
+        options.micro_batches = 1 + static_cast<int64_t>(i % 3);
+        options.micro_batch = 2;
+        options.length = 13;
+        options.policy.schedule = i % 5 < 3 ? Schedule::delayed : Schedule::synchronous;
+        options.policy.warmup_steps = 2;
+        options.prediction = 1;
+        all.push_back(options);
+      }
+  return all;
+}
+
+TEST(Memory, EveryScopeIsThePlansFromTheFirstStepOn) {
+  for (const EngineOptions& options : setups()) {
+    EngineRig rig(options);
+    const MemoryPlan plan = plan_memory(rig.setup(), rig.table());
+    rig.run(1);
+    EXPECT_EQ(peaks(rig.device().counters()), plan.device);
+    EXPECT_EQ(peaks(rig.host().counters()), plan.host);
+    EXPECT_EQ(rig.device().counters().total().peak, plan.device_bytes());
+    EXPECT_EQ(rig.host().counters().total().now, plan.host_bytes());
+    const Window window{options.micro_batch, options.length, rig.setup().group()};
+    const size_t model = model_bytes(options.arch, options.dtype, window, options.keep).total();
+    EXPECT_EQ(rig.trainer().arena_peak(), model);
+
+    rig.run(5);
+    const testing::FormulaTokens tokens(options, 99);
+    const auto sequences = static_cast<size_t>(options.micro_batch * options.length);
+    rig.trainer().begin_evaluation();
+    (void)rig.trainer().evaluate(
+        {std::span(tokens.tokens).first(sequences), std::span(tokens.targets).first(sequences)});
+    rig.run(2);
+    EXPECT_EQ(peaks(rig.device().counters()), plan.device);
+    EXPECT_EQ(peaks(rig.host().counters()), plan.host);
+    EXPECT_EQ(rig.device().counters().total().peak, plan.device_bytes());
+    EXPECT_EQ(rig.trainer().arena_peak(),
+              std::max(model, model_eval_bytes(options.arch, options.dtype, window).total()));
+  }
+}
+
+/// By arithmetic, without model_bytes() or the table. Untied tiny model: embedding and head matrix 256 x 64;
+/// a layer 64x64 (q, o), 2 x 32x64 (k, v), 3 x 128x64 and two norms of 64; the final norm.
+TEST(Memory, AHandWorkedPlan) {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  options.micro_batch = 2;
+  options.length = 16;
+  options.micro_batches = 3;
+  options.policy.schedule = Schedule::delayed;
+  const ParamTable table(options.arch);
+  const size_t vocab = 256 * 64, layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64 + 2 * 64,
+               all = 2 * vocab + 2 * layer + 64;
+  const MemoryPlan plan = plan_memory(setup_of(options, table), table);
+  const size_t batches = 3 /*sets*/ * 2 /*tokens, targets*/ * 3 * 2 * 16 * 4,
+               scalars = 3 * (2 * 4 /*blocks*/ + 3) * 8, tables = 2 * 16 * 8 * 4;
+  EXPECT_EQ(plan.device.at("weights"), all * 2);
+  // Two buckets for layers, one for the vocabulary's; each an fp32 sum and a 16-bit copy. The head's block
+  // has the final norm, too.
+  EXPECT_EQ(plan.device.at("gradients"), (2 * layer + vocab + 64) * 6);
+  EXPECT_FALSE(plan.device.contains("optimizer"));
+  EXPECT_EQ(plan.host.at("master"), all * 4);
+  EXPECT_EQ(plan.host.at("exp_avg_sq"), all * 4);
+  EXPECT_EQ(plan.host.at("slots"), all * 2 * 2);
+  EXPECT_EQ(plan.pinned_bytes(), all * 2 * 2 + batches + scalars + tables);
+  EXPECT_EQ(plan.host_bytes(), all * 16 + batches + scalars + tables);  // 16 per parameter: delayed, fp32
+}
+
+/// What synchronous needs less: the second slot.
+TEST(Memory, TheDelayCostsOneSlot) {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  const ParamTable table(options.arch);
+  const MemoryPlan synchronous = plan_memory(setup_of(options, table), table);
+  options.policy.schedule = Schedule::delayed;
+  const MemoryPlan delayed = plan_memory(setup_of(options, table), table);
+  EXPECT_EQ(delayed.host_bytes() - synchronous.host_bytes(), static_cast<size_t>(table.padded_count()) * 2);
+  EXPECT_EQ(delayed.device, synchronous.device);
+}
+
+}  // namespace
+}  // namespace tandem
