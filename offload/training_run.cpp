@@ -234,9 +234,7 @@ class Run {
     while (const std::optional<StepReport> report = trainer_->take_report()) {
       const Decision& d = report->decision;
       speed_.add(d.step, d.tokens, report->times.total_ms * 1e-3);
-      const double samples = static_cast<double>(sample_at(d.step + 1));
-      metrics_->write(metrics_line(*report, samples / static_cast<double>(data_.train_range.count), now(),
-                                   speed_.tokens_per_second(), memory_use()));
+      metrics_->write(metrics_line(*report, context_of(*report)));
       printer_.step(*report, speed_);
       if (d.skipped)
         printer_.note(
@@ -251,6 +249,14 @@ class Run {
       result_.skipped += d.skipped ? 1 : 0;
     }
     result_.tokens_per_s = speed_.tokens_per_second();
+  }
+
+  [[nodiscard]] LineContext context_of(const StepReport& report) {
+    if (report.adam_seconds > 0)  // else the update of this step is still running: the latest rate stands
+      adam_rate_ = static_cast<double>(report.adam_parameters) / report.adam_seconds * 1e-9;
+    const auto samples = static_cast<double>(sample_at(report.decision.step + 1));
+    return {samples / static_cast<double>(data_.train_range.count), now(), speed_.tokens_per_second(),
+            adam_rate_, memory_use()};
   }
 
   /// The run's next sample after so many steps.
@@ -366,6 +372,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   const StopSignals* signals_ = nullptr;
   SpeedWindow speed_;
+  double adam_rate_ = 0;  ///< 1e9 parameters per second of host Adam
   uint64_t sample_ = 0;
   int64_t first_step_ = 0;                  ///< this process's
   int64_t saved_step_ = -1;                 ///< of the newest checkpoint
