@@ -60,7 +60,6 @@ class Run {
         machine_(find_machine(config.device, config.where("device.kind"))),
         setup_(make_setup(config, model_.arch, table_, steps_, machine_.isa)),
         pinned_bytes_(plan_memory(setup_, table_).pinned_bytes()),
-        data_files_(data_files(config, data_)),
         folder_(config.output_dir),
         resolved_(json::dump(resolved(config), 2) + "\n"),
         printer_(steps_, config.steps_per_print, options.quiet) {}
@@ -68,22 +67,10 @@ class Run {
   RunResult run() {
     check_fits(config_, machine_, setup_, table_);
     check_inputs();
-    std::error_code ignored;
-    if (options_.resume && fs::exists(folder_.lock(), ignored)) lock_.emplace(folder_.lock());
-    choice_ = choose_checkpoint(folder_, options_.resume);
-    if (choice_.checkpoint) {
-      for (std::string& note :
-           check_differences(folder_, config_, model_.arch, options_.sets, *choice_.checkpoint, data_files_))
-        choice_.notes.push_back(std::move(note));
-      saved_.emplace(*choice_.checkpoint, table_);
-    }
+    choose();
     const uint64_t disk_free = free_disk_bytes(folder_.path());
     check_disk(disk_free);
-    if (!options_.quiet)
-      fmt::print(stderr, "{}", banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free));
-    warn_of_disk(disk_free);
-    for (const std::string& warning : choice_.warnings) printer_.note(warning, true);
-    for (const std::string& note : choice_.notes) printer_.note(note);
+    announce(disk_free);
     if (!options_.dry_run) in_folder();
     return result_;
   }
@@ -96,6 +83,19 @@ class Run {
       CHECK(!path || !lies_in(*path, folder_.checkpoints()), Status::usage,
             fmt::format("{} lies among the checkpoints of this run, which removes old ones", key),
             config_.where(key), "another output_dir, or --resume to go on with that run");
+  }
+
+  /// The checkpoint to start from, if any. Nobody may change the folder from here on.
+  void choose() {
+    std::error_code ignored;
+    if (options_.resume && fs::exists(folder_.lock(), ignored)) lock_.emplace(folder_.lock());
+    choice_ = choose_checkpoint(folder_, options_.resume);
+    data_files_ = data_files(config_, data_);
+    if (!choice_.checkpoint) return;
+    for (std::string& note :
+         check_differences(folder_, config_, model_.arch, options_.sets, *choice_.checkpoint, data_files_))
+      choice_.notes.push_back(std::move(note));
+    saved_.emplace(*choice_.checkpoint, table_);
   }
 
   [[nodiscard]] uint64_t bytes_per_save() const {
@@ -122,6 +122,14 @@ class Run {
                                 "later save will fail; a lower checkpoint.keep needs less",
                                 more, byte_text(bytes), bytes, byte_text(disk_free)),
                     true);
+  }
+
+  void announce(uint64_t disk_free) {
+    if (!options_.quiet)
+      fmt::print(stderr, "{}", banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free));
+    warn_of_disk(disk_free);
+    for (const std::string& warning : choice_.warnings) printer_.note(warning, true);
+    for (const std::string& note : choice_.notes) printer_.note(note);
   }
 
   void in_folder() {
@@ -360,11 +368,11 @@ class Run {
   const Machine machine_;
   const TrainSetup setup_;
   const size_t pinned_bytes_;
-  const std::vector<DataFile> data_files_;
   const RunFolder folder_;
   const std::string resolved_;
   ProgressPrinter printer_;
   std::optional<RunLock> lock_;
+  std::vector<DataFile> data_files_;
   ResumeChoice choice_;
   std::optional<SavedPlanes> saved_;  ///< of the checkpoint that was chosen
   std::optional<MetricsFile> metrics_;

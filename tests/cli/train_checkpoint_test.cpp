@@ -162,6 +162,51 @@ TEST(CheckpointFiles, ModesFollowTheUmask) {
   }
 }
 
+/// A run that is good for 2 steps and then gets a learning rate that carries the weights away.
+class CheckpointNonFinite : public testing::Test {
+ protected:
+  Ran carried_away(Keys keys, const char* lr) {
+    keys["optimizer.params.betas"] = "[0.0, 0.95]";  // an update is at most lr
+    keys["scheduler.type"] = "\"constant\"";
+    keys["scheduler.params"] = "{}";
+    keys["checkpoint.keep"] = "1";
+    EXPECT_EQ(runs_.train("run", keys, {"--max-steps", "2"}).status, 0);
+    before_ = content_of(checkpoint_path(runs_.path("run"), 2));
+    keys["optimizer.params.lr"] = lr;
+    keys["optimizer.params.weight_decay"] = "0.0";
+    return runs_.train("run", keys, {"--resume", "auto"});
+  }
+  void expect_kept(const Ran& ran, const char* reason) {
+    EXPECT_EQ(ran.status, 1) << ran.err;
+    const std::string saved = checkpoint_path(runs_.path("run"), 2);
+    for (const std::string& part : {std::string(reason), std::string("  at: model."), std::string("  try: "),
+                                    "the newest complete checkpoint is " + saved})
+      EXPECT_NE(ran.err.find(part), std::string::npos) << part << "\n" << ran.err;
+    EXPECT_EQ(names_in(runs_.path("run") + "/checkpoints"), Names{"step-00000002"});
+    EXPECT_EQ(content_of(saved), before_);
+  }
+  TinyRuns runs_;
+  std::map<std::string, std::string> before_;
+};
+
+const char* const kNotWritten = "error: a weight is not finite: the checkpoint is not written";
+
+TEST_F(CheckpointNonFinite, MastersAreNotWritten) {
+  expect_kept(carried_away({{"checkpoint.every", "1"}, {"bf16.enabled", "false"}}, "1e39"), kNotWritten);
+}
+
+TEST_F(CheckpointNonFinite, WeightsThatOnlyRoundingMakesInfiniteAreNotWritten) {
+  // Above the largest fp16, 65504, and far below the largest fp32.
+  expect_kept(
+      carried_away({{"checkpoint.every", "1"}, {"bf16.enabled", "false"}, {"fp16.enabled", "true"}}, "1e6"),
+      kNotWritten);
+}
+
+TEST_F(CheckpointNonFinite, AStopNamesTheTensorAndTheLastGoodCheckpoint) {
+  expect_kept(carried_away({{"train.max_skipped_in_a_row", "3"}}, "1e38"),
+              "error: 3 steps in a row had a gradient that is not finite");
+}
+
 TEST(CheckpointInput, IsNeverHarmedByARunInItsOwnFolder) {
   const TinyRuns runs;
   const std::string model = make_model(runs, "model", "bfloat16");
