@@ -25,6 +25,9 @@ class TokenFile {
   /// Fills out with the tokens from `first` on. Error(failed) with file, byte offset and id for a token that
   /// is not below vocab.
   void read(uint64_t first, std::span<int32_t> out) const;
+  /// Reads through the first `bytes` bytes of tokens, or all if there are fewer, so that one that is not
+  /// below vocab is found before the run. Costs nothing where no token of this width could be.
+  void check_tokens(uint64_t bytes) const;
 
  private:
   void open_llmc();
