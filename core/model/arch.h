@@ -17,7 +17,8 @@ struct Rope {
   int64_t original_max_position = 8192;              ///< llama3
 };
 
-/// A Llama-family decoder: pre-norm, RMSNorm, rotary, grouped-query attention, SwiGLU.
+/// A pre-norm decoder with grouped-query attention. The defaults are Llama's: RMSNorm, rotary, SwiGLU, no
+/// biases.
 struct Arch {
   std::string model_type = "llama";
   int64_t vocab = 0, hidden = 0, intermediate = 0, layers = 0;
@@ -27,6 +28,14 @@ struct Arch {
   bool tied = false;
   double initializer_range = 0.02;
   Rope rope;
+  std::vector<int64_t> windows;  ///< of each layer, 0 = full attention; empty = full everywhere
+  bool qkv_bias = false, o_bias = false, mlp_bias = false;
+  bool qk_norm = false;  ///< RMS norm of every query and key head, before the rotation
+  double dropout = 0;    ///< the largest rate that the config names; never applied
+
+  [[nodiscard]] int64_t window(int64_t layer) const {
+    return windows.empty() ? 0 : windows.at(static_cast<size_t>(layer));
+  }
 };
 
 /// Inverse frequencies after scaling, [head_dim / 2], in double.
