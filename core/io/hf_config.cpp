@@ -53,7 +53,7 @@ constexpr Family kFamilies[] = {
      .windows = Windows::chosen_layers},
 };
 constexpr int64_t kWindow = 4096, kMaxWindowLayers = 28;  // Mistral's and Qwen's defaults
-constexpr std::string_view kRopeTypes = "default, linear, llama3";
+constexpr std::string_view kRopeTypes = "default, linear, llama3, yarn";
 
 // Bounds that no real model comes near; below them no count of parameters or bytes overflows 64 bits.
 constexpr int64_t kMostVocab = 1 << 28, kMostHidden = 1 << 20, kMostIntermediate = 1 << 24,
@@ -146,56 +146,68 @@ Node required(const Node& rope, std::string_view type, std::string_view key) {
   return *member;
 }
 
+void read_llama3(Rope& rope, const Node& object) {
+  rope.low_freq_factor = positive(required(object, "llama3", "low_freq_factor"));
+  rope.high_freq_factor = positive(required(object, "llama3", "high_freq_factor"));
+  rope.original_max_position =
+      integer(required(object, "llama3", "original_max_position_embeddings"), kMostPositions);
+  if (rope.high_freq_factor <= rope.low_freq_factor)
+    object.fail(fmt::format("high_freq_factor {} must be above low_freq_factor {}", rope.high_freq_factor,
+                            rope.low_freq_factor),
+                "compare with the publisher's config.json");
+}
+
+void read_yarn(Rope& rope, const Node& object, int64_t max_positions) {
+  for (const char* key : {"mscale", "mscale_all_dim"})
+    if (const auto scale = given(object, key))
+      scale->fail(fmt::format("{} is not supported", key), "set attention_factor to what it makes");
+  if (!object.bool_or("truncate", true))
+    object.fail("truncate false is not supported", "supported: true, the default");
+  rope.original_max_position =
+      integer_or(object, "original_max_position_embeddings", max_positions, kMostPositions);
+  rope.beta_fast = positive_or(object, "beta_fast", rope.beta_fast);
+  rope.beta_slow = positive_or(object, "beta_slow", rope.beta_slow);
+  const double usual = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
+  rope.attention_factor = positive_or(object, "attention_factor", usual);
+}
+
 /// Scaling from an object of the old (rope_scaling) or the new form (rope_parameters); theta is as in `rope`.
-Rope scaled(Rope rope, const Node& object) {
+Rope scaled(Rope rope, const Node& object, int64_t max_positions) {
   check_partial_rotary(object);
   auto name = given(object, "rope_type");
   if (!name) name = given(object, "type");
   if (!name) object.fail("the key \"rope_type\" is missing", fmt::format("supported: {}", kRopeTypes));
   const std::string& type = name->as_string();
   if (type == "default") return rope;
-  if (type != "linear" && type != "llama3")
+  if (type != "linear" && type != "llama3" && type != "yarn")
     name->fail(fmt::format("rope_type {} is not supported", describe(name->value())),
                fmt::format("supported: {}", kRopeTypes));
-  rope.scaling = type == "linear" ? RopeScaling::linear : RopeScaling::llama3;
   rope.factor = positive(required(object, type, "factor"));
-  if (rope.scaling == RopeScaling::linear) return rope;
-  rope.low_freq_factor = positive(required(object, type, "low_freq_factor"));
-  rope.high_freq_factor = positive(required(object, type, "high_freq_factor"));
-  rope.original_max_position =
-      integer(required(object, type, "original_max_position_embeddings"), kMostPositions);
-  if (rope.high_freq_factor <= rope.low_freq_factor)
-    object.fail(fmt::format("high_freq_factor {} must be above low_freq_factor {}", rope.high_freq_factor,
-                            rope.low_freq_factor),
-                "compare with the publisher's config.json");
+  rope.scaling = RopeScaling::linear;
+  if (type == "llama3") rope.scaling = RopeScaling::llama3, read_llama3(rope, object);
+  if (type == "yarn") rope.scaling = RopeScaling::yarn, read_yarn(rope, object, max_positions);
   return rope;
 }
 
 /// The new form: theta and scaling in one object; the type may be left out.
-Rope from_parameters(Rope rope, const Node& object) {
+Rope from_parameters(Rope rope, const Node& object, int64_t max_positions) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (const auto nested = given(object, layers))
       nested->fail("rotary parameters per layer type are not supported", "supported: one set for all layers");
   rope.theta = positive_or(object, "rope_theta", rope.theta);
-  if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object);
+  if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object, max_positions);
   check_partial_rotary(object);
   return rope;
 }
 
-bool same(const Rope& a, const Rope& b) {
-  return a.theta == b.theta && a.scaling == b.scaling && a.factor == b.factor &&
-         a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
-         a.original_max_position == b.original_max_position;
-}
-
-Rope rope_of(const Node& config) {
+Rope rope_of(const Node& config, int64_t max_positions) {
   check_partial_rotary(config);
   Rope plain;
   plain.theta = positive_or(config, "rope_theta", plain.theta);
   const auto old_form = given(config, "rope_scaling"), new_form = given(config, "rope_parameters");
-  if (!new_form) return old_form ? scaled(plain, *old_form) : plain;
-  const Rope rope = from_parameters(plain, *new_form);
-  if (old_form && !same(scaled({.theta = rope.theta}, *old_form), rope))
+  if (!new_form) return old_form ? scaled(plain, *old_form, max_positions) : plain;
+  const Rope rope = from_parameters(plain, *new_form, max_positions);
+  if (old_form && scaled({.theta = rope.theta}, *old_form, max_positions) != rope)
     old_form->fail("rope_scaling and rope_parameters disagree", "keep the one that is right");
   return rope;
 }
@@ -313,7 +325,7 @@ Arch parse_hf_config(const Node& config) {
   arch.norm_eps = positive_or(config, "rms_norm_eps", 1e-6);
   arch.tied = config.bool_or("tie_word_embeddings", false);
   arch.initializer_range = positive_or(config, "initializer_range", 0.02);
-  arch.rope = rope_of(config);
+  arch.rope = rope_of(config, arch.max_positions);
   arch.o_bias = family.attention_bias && config.bool_or("attention_bias", false);
   arch.qkv_bias = family.always_qkv_bias || arch.o_bias;
   arch.mlp_bias = family.mlp_bias && config.bool_or("mlp_bias", false);

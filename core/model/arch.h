@@ -6,15 +6,18 @@
 
 namespace tandem {
 
-enum class RopeScaling : uint8_t { none, linear, llama3 };
+enum class RopeScaling : uint8_t { none, linear, llama3, yarn };
 
 /// Rotary position embedding: inv_freq[j] = theta^(-2j/D), then scaled.
 struct Rope {
   double theta = 10000;
   RopeScaling scaling = RopeScaling::none;
-  double factor = 1;                                 ///< linear, llama3
+  double factor = 1;                                 ///< linear, llama3, yarn
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
-  int64_t original_max_position = 8192;              ///< llama3
+  int64_t original_max_position = 8192;              ///< llama3, yarn
+  double beta_fast = 32, beta_slow = 1;              ///< yarn: turns over the original length
+  double attention_factor = 1;                       ///< of cosines and sines
+  bool operator==(const Rope&) const = default;
 };
 
 /// A pre-norm decoder with grouped-query attention. The defaults are Llama's: RMSNorm, rotary, SwiGLU, no

@@ -184,8 +184,9 @@ class Model::Impl {
     const std::vector<double> frequencies = rope_inverse_frequencies(arch_.rope, arch_.head_dim);
     for (int64_t t = 0; t < length_; ++t)
       for (const double frequency : frequencies) {
-        *cosines++ = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-        *sines++ = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+        const double angle = static_cast<double>(t) * frequency;
+        *cosines++ = static_cast<float>(arch_.rope.attention_factor * std::cos(angle));
+        *sines++ = static_cast<float>(arch_.rope.attention_factor * std::sin(angle));
       }
   }
 

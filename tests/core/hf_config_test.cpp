@@ -214,13 +214,40 @@ TEST(Config, ReadsRotaryScalingInEveryForm) {
     EXPECT_EQ(arch_of(tiny(form)).rope.scaling, RopeScaling::none) << form;
 }
 
+TEST(Config, ReadsYarnInEveryForm) {
+  const std::string keys = R"("factor":4.0,"original_max_position_embeddings":32)";
+  for (const std::string& form :
+       {R"("rope_scaling":{"type":"yarn",)" + keys + "}",
+        R"("rope_scaling":{"rope_type":"yarn",)" + keys + "}",
+        R"("rope_parameters":{"rope_theta":10000,"rope_type":"yarn",)" + keys + "}"}) {
+    const Rope rope = arch_of(tiny(form)).rope;
+    EXPECT_EQ(rope.scaling, RopeScaling::yarn) << form;
+    EXPECT_EQ(rope.factor, 4.0);
+    EXPECT_EQ(rope.original_max_position, 32);
+    EXPECT_EQ(rope.beta_fast, 32.0);
+    EXPECT_EQ(rope.beta_slow, 1.0);
+    EXPECT_NEAR(rope.attention_factor, 1.1386294361119891, 1e-15);  // 0.1 ln 4 + 1
+  }
+  const Rope set = arch_of(tiny(R"("max_position_embeddings":64,"rope_scaling":{"type":"yarn","factor":2,
+    "beta_fast":16,"beta_slow":2,"attention_factor":1.5})"))
+                       .rope;
+  EXPECT_EQ(set.original_max_position, 64);
+  EXPECT_EQ(set.beta_fast, 16.0);
+  EXPECT_EQ(set.beta_slow, 2.0);
+  EXPECT_EQ(set.attention_factor, 1.5);
+  EXPECT_EQ(arch_of(tiny(R"("rope_scaling":{"type":"yarn","factor":0.5})")).rope.attention_factor, 1.0);
+  refused(tiny(R"("rope_scaling":{"type":"yarn"})"), {"rope_type yarn needs \"factor\""});
+  refused(tiny(R"("rope_scaling":{"type":"yarn","factor":2,"mscale":1})"), {"mscale is not supported"});
+  refused(tiny(R"("rope_scaling":{"type":"yarn","factor":2,"truncate":false})"), {"truncate false"});
+}
+
 TEST(Config, RotaryTypesThatAreNotBuiltAreRefusedByName) {
-  for (const char* type : {"yarn", "dynamic", "longrope", "su", "mrope"})
+  for (const char* type : {"dynamic", "longrope", "su", "mrope"})
     for (const char* key : {"rope_type", "type"})
       refused(tiny(fmt::format(R"("rope_scaling":{{"{}":"{}","factor":2}})", key, type)),
-              {type, "is not supported", "default, linear, llama3", "rope_scaling"});
-  refused(tiny(R"("rope_parameters":{"rope_type":"yarn","factor":2})"),
-          {"\"yarn\" is not supported", "rope_parameters.rope_type"});
+              {type, "is not supported", "default, linear, llama3, yarn", "rope_scaling"});
+  refused(tiny(R"("rope_parameters":{"rope_type":"dynamic","factor":2})"),
+          {"\"dynamic\" is not supported", "rope_parameters.rope_type"});
   refused(tiny(R"("rope_scaling":{"factor":2})"), {"\"rope_type\" is missing", "rope_scaling"});
   refused(tiny(R"("rope_parameters":{"full_attention":{"rope_type":"default"}})"), {"per layer type"});
   refused(tiny(R"("partial_rotary_factor":0.5)"), {"partial_rotary_factor 0.5"});

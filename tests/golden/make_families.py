@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Callable
 
+import numpy as np
 import torch
 import transformers
 from transformers.models.mistral import modeling_mistral
@@ -26,6 +27,7 @@ from make_llama import B, T, TorchWithDouble, VOCAB, DoubleRotary
 SHAPE = make_llama.SHAPE
 WINDOW = 16
 ROPE = dict(rope_type="default", rope_theta=10000.0)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32)
 
 
 @dataclass
@@ -55,6 +57,10 @@ def without_qk_norm(model) -> None:
         layer.self_attn.q_norm = layer.self_attn.k_norm = torch.nn.Identity()
 
 
+def without_attention_factor(model) -> None:
+    model.model.rotary_emb.attention_scaling = 1.0
+
+
 QWEN_WINDOW = dict(use_sliding_window=True, sliding_window=WINDOW)
 MISTRAL = (transformers.MistralConfig, transformers.MistralForCausalLM, modeling_mistral)
 QWEN2 = (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, modeling_qwen2)
@@ -62,6 +68,8 @@ QWEN3 = (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, modeling_qwen3
 LLAMA = (transformers.LlamaConfig, transformers.LlamaForCausalLM, make_llama.modeling_llama)
 VARIANTS = {
     "llama_biases": Variant(*LLAMA, dict(head_dim=16, attention_bias=True, mlp_bias=True), "its biases", without_biases),
+    "llama_yarn": Variant(*LLAMA, dict(head_dim=32, rope_parameters=YARN), "the factor of cosines and sines",
+                          without_attention_factor),
     "mistral_window": Variant(*MISTRAL, dict(head_dim=24, sliding_window=WINDOW), "its window", without_window),
     "qwen2_biases": Variant(*QWEN2, dict(tie_word_embeddings=True), "its biases", without_biases),
     "qwen2_window": Variant(*QWEN2, QWEN_WINDOW | dict(max_window_layers=1), "its window", without_window),
@@ -73,8 +81,7 @@ VARIANTS = {
 
 
 def config_of(variant: Variant):
-    config = variant.config(**SHAPE, **variant.keys, rope_parameters=dict(ROPE), attn_implementation="eager",
-                            bos_token_id=1, eos_token_id=2)
+    config = variant.config(**SHAPE | dict(rope_parameters=dict(ROPE)) | variant.keys, attn_implementation="eager", bos_token_id=1, eos_token_id=2)
     config.architectures, config.dtype = [variant.model.__name__], "float32"
     return config
 
@@ -83,6 +90,8 @@ def model_of(variant: Variant, dtype: torch.dtype):
     config = config_of(variant)
     model = variant.model(config).to(dtype)
     double = dtype == torch.float64
+    shipped = model.model.rotary_emb.inv_freq.double().numpy()
+    assert np.allclose(shipped, make_llama.inverse_frequencies(rotary_of(config_of(variant))), rtol=1e-6)
     variant.module.torch = TorchWithDouble("torch") if double else torch
     if double:
         model.model.rotary_emb = DoubleRotary(rotary_of(config))

@@ -146,8 +146,9 @@ std::string llama_config_path(const std::string& variant) {
 }
 
 const std::vector<std::string>& family_variants() {
-  static const std::vector<std::string> variants{"llama_biases", "mistral_window", "qwen2_biases",
-                                                 "qwen2_window", "qwen3_tied",     "qwen3_window"};
+  static const std::vector<std::string> variants{"llama_biases", "llama_yarn",   "mistral_window",
+                                                 "qwen2_biases", "qwen2_window", "qwen3_tied",
+                                                 "qwen3_window"};
   return variants;
 }
 

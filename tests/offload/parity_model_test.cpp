@@ -99,10 +99,13 @@ void widen_by_one(Arch& arch) {
 void drop_biases(Arch& arch) { arch.qkv_bias = arch.o_bias = arch.mlp_bias = false; }
 void drop_qk_norm(Arch& arch) { arch.qk_norm = false; }
 
+void drop_attention_factor(Arch& arch) { arch.rope.attention_factor = 1; }
+
 /// What each golden must tell apart: its feature off, or off by one.
 const std::map<std::string, void (*)(Arch&)> kPlanted = {
-    {"llama_biases", drop_biases},  {"mistral_window", widen_by_one}, {"qwen2_biases", drop_biases},
-    {"qwen2_window", widen_by_one}, {"qwen3_tied", drop_qk_norm},     {"qwen3_window", widen_by_one},
+    {"llama_biases", drop_biases},  {"llama_yarn", drop_attention_factor}, {"mistral_window", widen_by_one},
+    {"qwen2_biases", drop_biases},  {"qwen2_window", widen_by_one},        {"qwen3_tied", drop_qk_norm},
+    {"qwen3_window", widen_by_one},
 };
 
 TEST_P(ParityFamily, NoticesWhenItsFeatureIsOff) {
