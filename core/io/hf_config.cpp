@@ -24,6 +24,7 @@ struct Family {
   bool always_qkv_bias = false;  ///< whatever the config says
   bool qk_norm = false;
   Windows windows = Windows::none;
+  bool gpt2_keys = false;  ///< n_embd and so on; no other member but vocab and positions counts
 };
 constexpr Family kFamilies[] = {
     {.model_type = "llama", .architecture = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
@@ -51,6 +52,11 @@ constexpr Family kFamilies[] = {
      .attention_bias = true,
      .qk_norm = true,
      .windows = Windows::chosen_layers},
+    {.model_type = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .vocab = 50257,
+     .positions = 1024,
+     .gpt2_keys = true},
 };
 constexpr int64_t kWindow = 4096, kMaxWindowLayers = 28;  // Mistral's and Qwen's defaults
 constexpr std::string_view kRopeTypes = "default, linear, llama3, yarn";
@@ -290,6 +296,47 @@ double dropout_of(const Node& config) {
   return rate ? rate->as_double() : 0;
 }
 
+void check_gpt2_variants(const Node& config) {
+  if (const auto act = given(config, "activation_function");
+      act && act->as_string() != "gelu_new" && act->as_string() != "gelu_pytorch_tanh")
+    act->fail(fmt::format("activation_function {} is not supported", describe(act->value())),
+              "supported: gelu_new, gelu_pytorch_tanh");
+  const std::pair<const char*, bool> supported[] = {{"scale_attn_weights", true},
+                                                    {"scale_attn_by_inverse_layer_idx", false},
+                                                    {"add_cross_attention", false}};
+  for (const auto& [key, plain] : supported)
+    if (config.bool_or(key, plain) != plain)
+      config.at(key).fail(fmt::format("{} {} is not supported", key, !plain),
+                          fmt::format("supported: {}", plain));
+}
+
+Arch parse_gpt2(const Node& config, const Family& family) {
+  check_gpt2_variants(config);
+  Arch arch;
+  arch.model_type = family.model_type;
+  arch.naming = Naming::gpt2;
+  arch.layer_norm = arch.learned_positions = arch.gelu = true;
+  arch.qkv_bias = arch.o_bias = arch.mlp_bias = true;
+  arch.vocab = integer_or(config, "vocab_size", family.vocab, kMostVocab);
+  arch.hidden = integer_or(config, "n_embd", 768, kMostHidden);
+  arch.intermediate = integer_or(config, "n_inner", 4 * arch.hidden, kMostIntermediate);
+  arch.layers = integer_or(config, "n_layer", 12, kMostLayers);
+  arch.heads = arch.kv_heads = integer_or(config, "n_head", 12, kMostHeads);
+  if (arch.hidden % arch.heads != 0)
+    config.fail(fmt::format("n_embd {} is no multiple of n_head {}", arch.hidden, arch.heads),
+                "compare with the config.json of the model's publisher");
+  arch.head_dim = arch.hidden / arch.heads;
+  arch.max_positions = integer_or(config, "n_positions", family.positions, int64_t{1} << 24);
+  arch.norm_eps = positive_or(config, "layer_norm_epsilon", 1e-5);
+  arch.tied = config.bool_or("tie_word_embeddings", true);
+  arch.initializer_range = positive_or(config, "initializer_range", 0.02);
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    const auto rate = given(config, key);
+    arch.dropout = std::max(arch.dropout, rate ? rate->as_double() : 0.1);
+  }
+  return arch;
+}
+
 /// Byte offset of a place in the text that the document was parsed from.
 size_t offset_of(std::string_view text, json::Position at) {
   size_t offset = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
@@ -312,6 +359,7 @@ Arch parse_hf_config(const Node& config) {
   const Family& family = family_of(config);
   check_architecture(config, family);
   check_variants(config);
+  if (family.gpt2_keys) return parse_gpt2(config, family);
   Arch arch;
   arch.model_type = family.model_type;
   arch.vocab = integer_or(config, "vocab_size", family.vocab, kMostVocab);

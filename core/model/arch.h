@@ -6,6 +6,12 @@
 
 namespace tandem {
 
+/// How a family names its parameters in files, and how it stores them.
+enum class Naming : uint8_t {
+  llama,
+  gpt2,  ///< q, k and v in one matrix; linear weights are [in, out] in files
+};
+
 enum class RopeScaling : uint8_t { none, linear, llama3, yarn };
 
 /// Rotary position embedding: inv_freq[j] = theta^(-2j/D), then scaled.
@@ -33,8 +39,12 @@ struct Arch {
   Rope rope;
   std::vector<int64_t> windows;  ///< of each layer, 0 = full attention; empty = full everywhere
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
-  bool qk_norm = false;  ///< RMS norm of every query and key head, before the rotation
-  double dropout = 0;    ///< the largest rate that the config names; never applied
+  Naming naming = Naming::llama;
+  bool layer_norm = false;         ///< LayerNorm with weight and bias instead of RMSNorm
+  bool learned_positions = false;  ///< a table of max_positions instead of the rotation
+  bool gelu = false;               ///< the MLP is down(gelu_new(up(x))), without a gate
+  bool qk_norm = false;            ///< RMS norm of every query and key head, before the rotation
+  double dropout = 0;              ///< the largest rate that the config names; never applied
 
   [[nodiscard]] int64_t window(int64_t layer) const {
     return windows.empty() ? 0 : windows.at(static_cast<size_t>(layer));

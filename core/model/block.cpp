@@ -48,16 +48,43 @@ void qk_norm_backward(Ops& ops, Stream& s, const LayerShape& shape, const LayerP
   dk = a.k;
 }
 
+/// A no-op for models whose positions are learned.
+void rotate(Ops& ops, Stream& s, const RotaryTables& rotary, Tensor t, int direction) {
+  if (!rotary.cos.empty()) ops.rope(s, t, t, rotary.cos, rotary.sin, direction);
+}
+
+/// a.act from the normed input of the MLP.
+void mlp_forward(Ops& ops, Stream& s, const LayerShape& shape, const LayerParams& w, LayerActivations& a) {
+  project(ops, s, a.up, a.norm2, w.up);
+  if (shape.gelu) return ops.gelu_forward(s, a.act, a.up);
+  project(ops, s, a.gate, a.norm2, w.gate);
+  ops.swiglu_forward(s, a.act, a.gate, a.up);
+}
+
+/// g.norm from g.act; the gradients of gate and up take their memory.
+void mlp_backward(Ops& ops, Stream& s, const LayerShape& shape, const LayerParams& w, const LayerParams& dw,
+                  LayerActivations& a, LayerGradients& g) {
+  if (shape.gelu)
+    ops.gelu_backward(s, a.up, g.act, a.up);
+  else
+    ops.swiglu_backward(s, a.gate, a.up, g.act, a.gate, a.up);
+  project_backward(ops, s, dw.up, a.up, a.norm2);
+  ops.linear_backward_input(s, g.norm, a.up, w.up.weight);
+  if (shape.gelu) return;
+  project_backward(ops, s, dw.gate, a.gate, a.norm2);
+  ops.linear_backward_input(s, g.norm, a.gate, w.gate.weight, Into::add);
+}
+
 /// The attention half: mid = x + attention(norm(x)).
 void attention_forward(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTables& rotary,
                        const LayerParams& w, LayerActivations& a, Tensor x) {
   const int64_t B = shape.batch, T = shape.length, D = shape.head_dim;
-  ops.rms_norm_forward(s, a.norm1, a.rstd1, x, w.norm1, shape.eps);
+  norm_forward(ops, s, a.norm1, a.stats1, x, w.norm1, shape.eps);
   queries_and_keys(ops, s, shape, w, a);
   project(ops, s, a.v, a.norm1, w.v);
   const Tensor q = a.q.view({B, T, shape.heads, D}), k = a.k.view({B, T, shape.kv_heads, D});
-  ops.rope(s, q, q, rotary.cos, rotary.sin, 1);
-  ops.rope(s, k, k, rotary.cos, rotary.sin, 1);
+  rotate(ops, s, rotary, q, 1);
+  rotate(ops, s, rotary, k, 1);
   ops.attention_forward(s, a.attn.view({B, T, shape.heads, D}), a.lse, q, k,
                         a.v.view({B, T, shape.kv_heads, D}), shape.attention());
   s.copy(a.mid, x);
@@ -65,6 +92,31 @@ void attention_forward(Ops& ops, Stream& s, const LayerShape& shape, const Rotar
 }
 
 }  // namespace
+
+NormStatistics::NormStatistics(bool layer_norm, int64_t rows, Scratch& scratch)
+    : rstd(scratch.take(DType::f32, {rows})) {
+  if (layer_norm) mean = scratch.take(DType::f32, {rows});
+}
+
+size_t NormStatistics::bytes(bool layer_norm, int64_t rows) {
+  return (layer_norm ? 2 : 1) * rounded(rows, DType::f32);
+}
+
+void norm_forward(Ops& ops, Stream& s, Tensor y, const NormStatistics& stats, Tensor x, const NormParams& w,
+                  float eps) {
+  if (w.bias.empty())
+    ops.rms_norm_forward(s, y, stats.rstd, x, w.weight, eps);
+  else
+    ops.layer_norm_forward(s, y, stats.mean, stats.rstd, x, w.weight, w.bias, eps);
+}
+
+void norm_backward(Ops& ops, Stream& s, Tensor dx, const NormParams& dw, Tensor dresidual, Tensor dy,
+                   Tensor x, const NormParams& w, const NormStatistics& stats) {
+  if (w.bias.empty())
+    ops.rms_norm_backward(s, dx, dw.weight, dresidual, dy, x, w.weight, stats.rstd);
+  else
+    ops.layer_norm_backward(s, dx, dw.weight, dw.bias, dresidual, dy, x, w.weight, stats.mean, stats.rstd);
+}
 
 LayerShape::LayerShape(const Arch& arch, DType dtype_, int64_t batch_, int64_t length_)
     : batch(batch_),
@@ -75,6 +127,8 @@ LayerShape::LayerShape(const Arch& arch, DType dtype_, int64_t batch_, int64_t l
       kv_heads(arch.kv_heads),
       head_dim(arch.head_dim),
       eps(static_cast<float>(arch.norm_eps)),
+      layer_norm(arch.layer_norm),
+      gelu(arch.gelu),
       qk_norm(arch.qk_norm),
       dtype(dtype_) {}
 
@@ -96,7 +150,7 @@ LayerShape LayerShape::of_layer(const Arch& arch, int64_t layer) const {
 
 LayerActivations::LayerActivations(const LayerShape& s, Scratch& scratch)
     : norm1(scratch.take(s.dtype, {s.tokens(), s.hidden})),
-      rstd1(scratch.take(DType::f32, {s.tokens()})),
+      stats1(s.layer_norm, s.tokens(), scratch),
       q(scratch.take(s.dtype, {s.tokens(), s.q_width()})),
       k(scratch.take(s.dtype, {s.tokens(), s.kv_width()})),
       v(scratch.take(s.dtype, {s.tokens(), s.kv_width()})),
@@ -104,10 +158,10 @@ LayerActivations::LayerActivations(const LayerShape& s, Scratch& scratch)
       lse(scratch.take(DType::f32, {s.batch, s.heads, s.length})),
       mid(scratch.take(s.dtype, {s.tokens(), s.hidden})),
       norm2(scratch.take(s.dtype, {s.tokens(), s.hidden})),
-      rstd2(scratch.take(DType::f32, {s.tokens()})),
-      gate(scratch.take(s.dtype, {s.tokens(), s.intermediate})),
+      stats2(s.layer_norm, s.tokens(), scratch),
       up(scratch.take(s.dtype, {s.tokens(), s.intermediate})),
       act(scratch.take(s.dtype, {s.tokens(), s.intermediate})) {
+  if (!s.gelu) gate = scratch.take(s.dtype, {s.tokens(), s.intermediate});
   if (!s.qk_norm) return;
   raw_q = scratch.take(s.dtype, {s.tokens(), s.q_width()});
   raw_k = scratch.take(s.dtype, {s.tokens(), s.kv_width()});
@@ -119,9 +173,9 @@ size_t LayerActivations::bytes(const LayerShape& s) {
   const int64_t n = s.tokens();
   const size_t qk_norm = rounded(n * s.q_width(), s.dtype) + rounded(n * s.kv_width(), s.dtype) +
                          rounded(n * s.heads, DType::f32) + rounded(n * s.kv_heads, DType::f32);
-  return 3 * rounded(n * s.hidden, s.dtype) + 2 * rounded(n, DType::f32) +
+  return 3 * rounded(n * s.hidden, s.dtype) + 2 * NormStatistics::bytes(s.layer_norm, n) +
          2 * rounded(n * s.q_width(), s.dtype) + 2 * rounded(n * s.kv_width(), s.dtype) +
-         rounded(n * s.heads, DType::f32) + 3 * rounded(n * s.intermediate, s.dtype) +
+         rounded(n * s.heads, DType::f32) + (s.gelu ? 2 : 3) * rounded(n * s.intermediate, s.dtype) +
          (s.qk_norm ? qk_norm : 0);
 }
 
@@ -142,8 +196,8 @@ size_t LayerGradients::bytes(const LayerShape& s) {
 
 LayerParams::LayerParams(const ParamTable& table, BlockId block, Tensor flat) {
   const auto part = [&](Role role) { return table.part(block, role, flat); };
-  norm1 = part(Role::norm1);
-  norm2 = part(Role::norm2);
+  norm1 = {part(Role::norm1), part(Role::norm1_bias)};
+  norm2 = {part(Role::norm2), part(Role::norm2_bias)};
   q_norm = part(Role::q_norm);
   k_norm = part(Role::k_norm);
   q = {part(Role::q), part(Role::q_bias)};
@@ -153,15 +207,19 @@ LayerParams::LayerParams(const ParamTable& table, BlockId block, Tensor flat) {
   gate = {part(Role::gate), part(Role::gate_bias)};
   up = {part(Role::up), part(Role::up_bias)};
   down = {part(Role::down), part(Role::down_bias)};
+  if (const Tensor qkv = part(Role::qkv), bias = part(Role::qkv_bias); !qkv.empty()) {
+    const int64_t rows = qkv.dim(0) / 3;
+    q = {qkv.rows(0, rows), bias.rows(0, rows)};
+    k = {qkv.rows(rows, rows), bias.rows(rows, rows)};
+    v = {qkv.rows(2 * rows, rows), bias.rows(2 * rows, rows)};
+  }
 }
 
 void layer_recompute(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTables& rotary,
                      const LayerParams& w, LayerActivations& a, Tensor x) {
   attention_forward(ops, s, shape, rotary, w, a, x);
-  ops.rms_norm_forward(s, a.norm2, a.rstd2, a.mid, w.norm2, shape.eps);
-  project(ops, s, a.gate, a.norm2, w.gate);
-  project(ops, s, a.up, a.norm2, w.up);
-  ops.swiglu_forward(s, a.act, a.gate, a.up);
+  norm_forward(ops, s, a.norm2, a.stats2, a.mid, w.norm2, shape.eps);
+  mlp_forward(ops, s, shape, w, a);
 }
 
 void layer_forward(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTables& rotary,
@@ -177,12 +235,8 @@ void layer_backward(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTa
   const int64_t B = shape.batch, T = shape.length, D = shape.head_dim;
   project_backward(ops, s, dw.down, d, a.act);
   ops.linear_backward_input(s, g.act, d, w.down.weight);
-  ops.swiglu_backward(s, a.gate, a.up, g.act, a.gate, a.up);
-  project_backward(ops, s, dw.gate, a.gate, a.norm2);
-  project_backward(ops, s, dw.up, a.up, a.norm2);
-  ops.linear_backward_input(s, g.norm, a.gate, w.gate.weight);
-  ops.linear_backward_input(s, g.norm, a.up, w.up.weight, Into::add);
-  ops.rms_norm_backward(s, g.mid, dw.norm2, d, g.norm, a.mid, w.norm2, a.rstd2);
+  mlp_backward(ops, s, shape, w, dw, a, g);
+  norm_backward(ops, s, g.mid, dw.norm2, d, g.norm, a.mid, w.norm2, a.stats2);
 
   project_backward(ops, s, dw.o, g.mid, a.attn);
   ops.linear_backward_input(s, g.attn, g.mid, w.o.weight);
@@ -190,8 +244,8 @@ void layer_backward(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTa
   const auto kv_view = [&](Tensor t) { return t.view({B, T, shape.kv_heads, D}); };
   ops.attention_backward(s, q_view(g.q), kv_view(g.k), kv_view(g.v), q_view(g.attn), q_view(a.q),
                          kv_view(a.k), kv_view(a.v), q_view(a.attn), a.lse, shape.attention());
-  ops.rope(s, q_view(g.q), q_view(g.q), rotary.cos, rotary.sin, -1);
-  ops.rope(s, kv_view(g.k), kv_view(g.k), rotary.cos, rotary.sin, -1);
+  rotate(ops, s, rotary, q_view(g.q), -1);
+  rotate(ops, s, rotary, kv_view(g.k), -1);
   Tensor dq = g.q, dk = g.k;
   if (shape.qk_norm) qk_norm_backward(ops, s, shape, w, dw, a, dq, dk);
   project_backward(ops, s, dw.q, dq, a.norm1);
@@ -200,7 +254,7 @@ void layer_backward(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTa
   ops.linear_backward_input(s, g.norm, dq, w.q.weight);
   ops.linear_backward_input(s, g.norm, dk, w.k.weight, Into::add);
   ops.linear_backward_input(s, g.norm, g.v, w.v.weight, Into::add);
-  ops.rms_norm_backward(s, d, dw.norm1, g.mid, g.norm, x, w.norm1, a.rstd1);
+  norm_backward(ops, s, d, dw.norm1, g.mid, g.norm, x, w.norm1, a.stats1);
 }
 
 }  // namespace tandem

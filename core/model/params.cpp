@@ -15,17 +15,12 @@ int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 }  // namespace
 
-ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) {
-  add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
-  add(Role::embedding, "model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
-  for (int64_t i = 0; i < a.layers; ++i) {
-    add_block(fmt::format("layer {}", i), 1, 1, 1);
-    add_layer(a, fmt::format("model.layers.{}.", i));
-  }
-  add_block("head", 0, 1, 1);
-  add(Role::final_norm, "model.norm.weight", {a.hidden}, Init::ones);
-  if (!a.tied) add(Role::head, "lm_head.weight", {a.vocab, a.hidden}, Init::normal);
+std::vector<int64_t> ParamSpec::stored_shape() const {
+  return transposed ? std::vector<int64_t>(shape.rbegin(), shape.rend()) : shape;
+}
 
+ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) {
+  a.naming == Naming::gpt2 ? add_gpt2(a) : add_llama(a);
   for (const std::string& glob : no_decay) {
     bool matched = false;
     for (ParamSpec& spec : params_)
@@ -36,6 +31,40 @@ ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) 
     CHECK(matched, Status::usage, fmt::format("no parameter is named \"{}\"", printable(glob)),
           "optimizer.params.no_decay", "names look like " + params_.front().name + "; * and ? are wildcards");
   }
+}
+
+void ParamTable::add_llama(const Arch& a) {
+  add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
+  add(Role::embedding, "model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
+  for (int64_t i = 0; i < a.layers; ++i) {
+    add_block(fmt::format("layer {}", i), 1, 1, 1);
+    add_layer(a, fmt::format("model.layers.{}.", i));
+  }
+  add_block("head", 0, 1, 1);
+  add(Role::final_norm, "model.norm.weight", {a.hidden}, Init::ones);
+  if (!a.tied) add(Role::head, "lm_head.weight", {a.vocab, a.hidden}, Init::normal);
+}
+
+void ParamTable::add_gpt2(const Arch& a) {
+  add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
+  add(Role::embedding, "transformer.wte.weight", {a.vocab, a.hidden}, Init::normal);
+  add(Role::positions, "transformer.wpe.weight", {a.max_positions, a.hidden}, Init::normal);
+  for (int64_t i = 0; i < a.layers; ++i) {
+    add_block(fmt::format("layer {}", i), 1, 1, 1);
+    add_gpt2_layer(a, fmt::format("transformer.h.{}.", i));
+  }
+  add_block("head", 0, 1, 1);
+  add_layer_norm(Role::final_norm, Role::final_norm_bias, "transformer.ln_f", a.hidden);
+  if (!a.tied) add(Role::head, "lm_head.weight", {a.vocab, a.hidden}, Init::normal);
+}
+
+void ParamTable::add_gpt2_layer(const Arch& a, const std::string& prefix) {
+  add_layer_norm(Role::norm1, Role::norm1_bias, prefix + "ln_1", a.hidden);
+  add_conv1d(Role::qkv, Role::qkv_bias, prefix + "attn.c_attn", 3 * a.hidden, a.hidden);
+  add_conv1d(Role::o, Role::o_bias, prefix + "attn.c_proj", a.hidden, a.hidden);
+  add_layer_norm(Role::norm2, Role::norm2_bias, prefix + "ln_2", a.hidden);
+  add_conv1d(Role::up, Role::up_bias, prefix + "mlp.c_fc", a.intermediate, a.hidden);
+  add_conv1d(Role::down, Role::down_bias, prefix + "mlp.c_proj", a.hidden, a.intermediate);
 }
 
 void ParamTable::add_layer(const Arch& a, const std::string& prefix) {
@@ -67,7 +96,17 @@ void ParamTable::add_linear(Role weight, Role bias, const std::string& name, int
   if (biased) add(bias, name + ".bias", {out}, Init::zeros);
 }
 
-void ParamTable::add(Role role, std::string name, std::vector<int64_t> shape, Init init) {
+void ParamTable::add_layer_norm(Role weight, Role bias, const std::string& name, int64_t width) {
+  add(weight, name + ".weight", {width}, Init::ones);
+  add(bias, name + ".bias", {width}, Init::zeros);
+}
+
+void ParamTable::add_conv1d(Role weight, Role bias, const std::string& name, int64_t out, int64_t in) {
+  add(weight, name + ".weight", {out, in}, Init::normal).transposed = true;
+  add(bias, name + ".bias", {out}, Init::zeros);
+}
+
+ParamSpec& ParamTable::add(Role role, std::string name, std::vector<int64_t> shape, Init init) {
   BlockSpec& block = blocks_.back();
   ParamSpec spec;
   spec.name = std::move(name);
@@ -83,7 +122,7 @@ void ParamTable::add(Role role, std::string name, std::vector<int64_t> shape, In
   ++block.param_count;
   parameter_count_ += spec.numel;
   padded_count_ += aligned(spec.numel);
-  params_.push_back(std::move(spec));
+  return params_.emplace_back(std::move(spec));
 }
 
 int64_t ParamTable::largest_block() const {

@@ -30,6 +30,27 @@ Shapes llama_names(uint64_t head_dim) {
           {"model.norm.weight", {32}}};
 }
 
+/// The same sizes for GPT-2, whose heads are 4; its linear weights are [in, out].
+Shapes gpt2_names() {
+  const std::string layer = "transformer.h.0.";
+  return {{"transformer.wte.weight", {256, 32}},
+          {"transformer.wpe.weight", {16, 32}},
+          {layer + "ln_1.weight", {32}},
+          {layer + "ln_1.bias", {32}},
+          {layer + "attn.c_attn.weight", {32, 96}},
+          {layer + "attn.c_attn.bias", {96}},
+          {layer + "attn.c_proj.weight", {32, 32}},
+          {layer + "attn.c_proj.bias", {32}},
+          {layer + "ln_2.weight", {32}},
+          {layer + "ln_2.bias", {32}},
+          {layer + "mlp.c_fc.weight", {32, 48}},
+          {layer + "mlp.c_fc.bias", {48}},
+          {layer + "mlp.c_proj.weight", {48, 32}},
+          {layer + "mlp.c_proj.bias", {32}},
+          {"transformer.ln_f.weight", {32}},
+          {"transformer.ln_f.bias", {32}}};
+}
+
 constexpr const char* kLlamaKeys =
     R"("vocab_size":256,"hidden_size":32,"intermediate_size":48,"num_hidden_layers":1,"num_attention_heads":4,
        "num_key_value_heads":2)";
@@ -49,6 +70,7 @@ void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 std::vector<Family> families() {
   const std::string a = "model.layers.0.self_attn.", m = "model.layers.0.mlp.";
   return {
+      {"gpt2", R"("n_embd":32,"n_inner":48,"n_layer":1,"n_head":4,"n_positions":16)", gpt2_names()},
       {"llama", R"("attention_bias":true,"mlp_bias":true)",
        with(llama_names(8), {{"lm_head.weight", {256, 32}},
                              {a + "q_proj.bias", {32}},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/params.h"
 #include "tests/core/expect_error.h"
 
 namespace tandem {
@@ -65,6 +66,34 @@ TEST(Config, MissingKeysMeanTransformersDefaultsForEveryFamily) {
     EXPECT_FALSE(qwen.o_bias);
     EXPECT_FALSE(qwen.mlp_bias);
   }
+}
+
+TEST(Config, Gpt2HasItsOwnKeysAndDefaults) {
+  const Arch plain = arch_of(R"({"model_type":"gpt2"})");
+  EXPECT_EQ(plain.naming, Naming::gpt2);
+  EXPECT_TRUE(plain.layer_norm && plain.learned_positions && plain.gelu && plain.tied);
+  EXPECT_EQ(plain.vocab, 50257);
+  EXPECT_EQ(plain.hidden, 768);
+  EXPECT_EQ(plain.intermediate, 4 * 768);
+  EXPECT_EQ(plain.layers, 12);
+  EXPECT_EQ(plain.heads, 12);
+  EXPECT_EQ(plain.head_dim, 64);
+  EXPECT_EQ(plain.max_positions, 1024);
+  EXPECT_EQ(plain.norm_eps, 1e-5);
+  EXPECT_EQ(plain.dropout, 0.1);
+  EXPECT_EQ(ParamTable(plain).parameter_count(), 124439808);  // as published: 124M
+  const Arch set = arch_of(R"({"model_type":"gpt2","n_embd":64,"n_inner":96,"n_layer":2,"n_head":4,
+    "n_positions":32,"tie_word_embeddings":false,"resid_pdrop":0,"embd_pdrop":0.0,"attn_pdrop":0,
+    "activation_function":"gelu_pytorch_tanh"})");
+  EXPECT_EQ(set.intermediate, 96);
+  EXPECT_EQ(set.dropout, 0);
+  EXPECT_FALSE(set.tied);
+  const auto gpt2 = [](const std::string& more) { return R"({"model_type":"gpt2",)" + more + "}"; };
+  refused(gpt2(R"("activation_function":"relu")"), {"activation_function \"relu\"", "gelu_new"});
+  refused(gpt2(R"("scale_attn_weights":false)"), {"scale_attn_weights false"});
+  refused(gpt2(R"("scale_attn_by_inverse_layer_idx":true)"), {"scale_attn_by_inverse_layer_idx true"});
+  refused(gpt2(R"("add_cross_attention":true)"), {"add_cross_attention true"});
+  refused(gpt2(R"("n_head":7)"), {"n_embd 768 is no multiple of n_head 7"});
 }
 
 /// Four heads, three layers.
@@ -276,8 +305,9 @@ TEST(Config, MissingRotaryKeysAreNamed) {
 }
 
 TEST(Config, ModelsThatWouldComputeSomethingElseAreRefusedByName) {
-  refused(R"({"model_type":"mamba"})", {"model_type \"mamba\" can't be trained",
-                                        "llama, mistral, qwen2, qwen3", "config.json:1:15 (model_type)"});
+  refused(R"({"model_type":"mamba"})",
+          {"model_type \"mamba\" can't be trained", "llama, mistral, qwen2, qwen3, gpt2",
+           "config.json:1:15 (model_type)"});
   refused(R"({"hidden_size":64})", {"names no model_type", "llama"});
   refused(tiny(R"("architectures":["LlamaForSequenceClassification"])"),
           {"\"LlamaForSequenceClassification\" can't be trained", "LlamaForCausalLM"});

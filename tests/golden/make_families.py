@@ -15,6 +15,7 @@ from typing import Callable
 import numpy as np
 import torch
 import transformers
+from transformers.models.gpt2 import modeling_gpt2
 from transformers.models.mistral import modeling_mistral
 from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.qwen3 import modeling_qwen3
@@ -61,12 +62,21 @@ def without_attention_factor(model) -> None:
     model.model.rotary_emb.attention_scaling = 1.0
 
 
+def without_positions(model) -> None:
+    model.transformer.wpe.weight.data.zero_()
+
+
 QWEN_WINDOW = dict(use_sliding_window=True, sliding_window=WINDOW)
 MISTRAL = (transformers.MistralConfig, transformers.MistralForCausalLM, modeling_mistral)
 QWEN2 = (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, modeling_qwen2)
 QWEN3 = (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, modeling_qwen3)
 LLAMA = (transformers.LlamaConfig, transformers.LlamaForCausalLM, make_llama.modeling_llama)
+GPT2 = (transformers.GPT2Config, transformers.GPT2LMHeadModel, modeling_gpt2)
+GPT2_SHAPE = dict(vocab_size=VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=128)
 VARIANTS = {
+    "gpt2": Variant(*GPT2, GPT2_SHAPE, "its positions", without_positions),
+    "gpt2_untied": Variant(*GPT2, GPT2_SHAPE | dict(n_inner=96, tie_word_embeddings=False), "its positions",
+                           without_positions),
     "llama_biases": Variant(*LLAMA, dict(head_dim=16, attention_bias=True, mlp_bias=True), "its biases", without_biases),
     "llama_yarn": Variant(*LLAMA, dict(head_dim=32, rope_parameters=YARN), "the factor of cosines and sines",
                           without_attention_factor),
@@ -81,20 +91,23 @@ VARIANTS = {
 
 
 def config_of(variant: Variant):
-    config = variant.config(**SHAPE | dict(rope_parameters=dict(ROPE)) | variant.keys, attn_implementation="eager", bos_token_id=1, eos_token_id=2)
+    shared = {} if variant.config is transformers.GPT2Config else SHAPE | dict(rope_parameters=dict(ROPE))
+    config = variant.config(**shared | variant.keys, attn_implementation="eager", bos_token_id=1, eos_token_id=2)
     config.architectures, config.dtype = [variant.model.__name__], "float32"
     return config
 
 
 def model_of(variant: Variant, dtype: torch.dtype):
     config = config_of(variant)
-    model = variant.model(config).to(dtype)
+    model = variant.model(config).to(dtype).eval()  # without dropout
     double = dtype == torch.float64
-    shipped = model.model.rotary_emb.inv_freq.double().numpy()
-    assert np.allclose(shipped, make_llama.inverse_frequencies(rotary_of(config_of(variant))), rtol=1e-6)
     variant.module.torch = TorchWithDouble("torch") if double else torch
-    if double:
-        model.model.rotary_emb = DoubleRotary(rotary_of(config))
+    if hasattr(model, "model"):
+        rotary = model.model.rotary_emb
+        wanted = make_llama.inverse_frequencies(rotary_of(config_of(variant)))
+        assert np.allclose(rotary.inv_freq.double().numpy(), wanted, rtol=1e-6)
+        if double:
+            model.model.rotary_emb = DoubleRotary(rotary_of(config))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(formula.weight(name, tuple(parameter.shape))))

@@ -9,6 +9,11 @@
 
 namespace tandem::op_cases {
 
+// Of op_cases_gpt2.cpp.
+std::vector<OpCase> layer_norm_forward_cases();
+std::vector<OpCase> layer_norm_backward_cases();
+std::vector<OpCase> gelu_forward_cases();
+std::vector<OpCase> gelu_backward_cases();
 // Of op_cases_updates.cpp.
 std::vector<OpCase> cast_cases();
 std::vector<OpCase> round_weights_cases();
@@ -444,6 +449,10 @@ const std::map<std::string, Maker>& table() {
       {"embedding_backward", embedding_backward_cases},
       {"rms_norm_forward", rms_norm_forward_cases},
       {"rms_norm_backward", rms_norm_backward_cases},
+      {"layer_norm_forward", layer_norm_forward_cases},
+      {"layer_norm_backward", layer_norm_backward_cases},
+      {"gelu_forward", gelu_forward_cases},
+      {"gelu_backward", gelu_backward_cases},
       {"linear_forward", linear_forward_cases},
       {"linear_backward_input", linear_backward_input_cases},
       {"linear_backward_weight", linear_backward_weight_cases},

@@ -146,9 +146,9 @@ std::string llama_config_path(const std::string& variant) {
 }
 
 const std::vector<std::string>& family_variants() {
-  static const std::vector<std::string> variants{"llama_biases", "llama_yarn",   "mistral_window",
-                                                 "qwen2_biases", "qwen2_window", "qwen3_tied",
-                                                 "qwen3_window"};
+  static const std::vector<std::string> variants{"gpt2",         "gpt2_untied",    "llama_biases",
+                                                 "llama_yarn",   "mistral_window", "qwen2_biases",
+                                                 "qwen2_window", "qwen3_tied",     "qwen3_window"};
   return variants;
 }
 
