@@ -67,6 +67,7 @@ void whole(benchmark::State& state, const Shape& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  check_products();  // also holds OpenBLAS at one thread a call
   for (const Shape& s : kShapes) {
     const char* storage = s.storage == Storage::nn ? "nn" : s.storage == Storage::nt ? "nt" : "tn";
     const std::string name = fmt::format("{} {}x{}x{}", storage, s.m, s.n, s.k);

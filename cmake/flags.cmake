@@ -17,8 +17,9 @@ endif()
 
 # tandem_room(NAME DIR): one static library for one room, from every source below its folder.
 function(tandem_room name)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/cli/main.cpp$|/pool_tbb.cpp$|/gpu/cuda/|/isa/|/bench/")
+  # Relative, so that where the tree lies (in a folder called bench, say) excludes nothing.
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  list(FILTER sources EXCLUDE REGEX "^cli/main.cpp$|^pool_tbb.cpp$|^cuda/|(^|/)isa/")
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC tandem_flags fmt::fmt Threads::Threads)
 endfunction()

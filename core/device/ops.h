@@ -68,6 +68,10 @@ class Ops {
   virtual void linear_backward_input(Stream&, Tensor dx, Tensor dy, Tensor w, Into into = Into::replace) = 0;
   /// dw += dy^T * x, in fp32.  dw: [O, I] fp32; dy: [N, O] act; x: [N, I] act.
   virtual void linear_backward_weight(Stream&, Tensor dw, Tensor dy, Tensor x) = 0;
+  /// y[n, :] += bias, one rounding.  y: [N, O] act; bias: [O] act.
+  virtual void add_bias(Stream&, Tensor y, Tensor bias) = 0;
+  /// dbias[o] += sum over n of dy[n, o], in fp32.  dbias: [O] fp32; dy: [N, O] act.
+  virtual void bias_backward(Stream&, Tensor dbias, Tensor dy) = 0;
 
   // ---- attention
   // ------------------------------------------------------------------------------------------------------

@@ -103,6 +103,9 @@ ModelFolder::ModelFolder(std::string path)
   check_parameters(ParamTable(arch_));
   if (arch_.tied && weights_.find(kHead) != nullptr) check_tied_head();
   note_strays();
+  if (arch_.dropout > 0)
+    warnings_.push_back(
+        fmt::format("dropout is not applied (config.json names a rate of {})", arch_.dropout));
 }
 
 void ModelFolder::check_parameters(const ParamTable& table) {

@@ -114,7 +114,7 @@ class Model::Impl {
         if (keep == Keep::all) parts.kept_memory[l].push_back(bytes(arena, LayerActivations::bytes(shape)));
         Scratch scratch(device_, s, keep == Keep::all ? parts.kept_memory[l][m] : parts.scratch);
         LayerActivations a(shape, scratch);
-        layer_forward(ops_, s, shape, rotary_, weights, a, y, parts.inputs[l][m]);
+        layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_, weights, a, y, parts.inputs[l][m]);
         if (keep == Keep::all) parts.kept[l].push_back(a);
       }
     }
@@ -155,7 +155,8 @@ class Model::Impl {
       const Lease lease = source.acquire(block, version, Pass::evaluate, s);
       Scratch scratch(device_, s, memory);
       LayerActivations a(shape, scratch);
-      layer_forward(ops_, s, shape, rotary_, LayerParams(table_, block, lease.weights()), a, y, x);
+      layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_,
+                    LayerParams(table_, block, lease.weights()), a, y, x);
       std::swap(x, y);
     }
     evaluate_head(shape, x, memory, version, source, s, chunk);
@@ -183,8 +184,9 @@ class Model::Impl {
     const std::vector<double> frequencies = rope_inverse_frequencies(arch_.rope, arch_.head_dim);
     for (int64_t t = 0; t < length_; ++t)
       for (const double frequency : frequencies) {
-        *cosines++ = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-        *sines++ = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+        const double angle = static_cast<double>(t) * frequency;
+        *cosines++ = static_cast<float>(arch_.rope.attention_factor * std::cos(angle));
+        *sines++ = static_cast<float>(arch_.rope.attention_factor * std::sin(angle));
       }
   }
 
@@ -244,12 +246,13 @@ class Model::Impl {
     if (arch_.tied) sink.close(0, s);
   }
 
-  void layers_backward(const LayerShape& shape, Activations::Parts& parts, int64_t version,
+  void layers_backward(const LayerShape& any_layer, Activations::Parts& parts, int64_t version,
                        ParamSource& source, GradSink& sink, Stream& s) {
     const Inputs& d = parts.gradients;
     const bool kept = !parts.kept.empty();
     for (int64_t layer = arch_.layers - 1; layer >= 0; --layer) {
       const auto block = static_cast<BlockId>(layer + 1);
+      const LayerShape shape = any_layer.of_layer(arch_, layer);
       s.range(fmt::format("backward layer {}", layer));
       source.prefetch(block - 1, Pass::backward);
       Lease lease = source.acquire(block, version, Pass::backward, s);

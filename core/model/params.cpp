@@ -17,23 +17,14 @@ int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) {
   add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
-  add("model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
+  add(Role::embedding, "model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
   for (int64_t i = 0; i < a.layers; ++i) {
     add_block(fmt::format("layer {}", i), 1, 1, 1);
-    const std::string layer = fmt::format("model.layers.{}.", i);
-    add(layer + "input_layernorm.weight", {a.hidden}, Init::ones);
-    add(layer + "self_attn.q_proj.weight", {a.heads * a.head_dim, a.hidden}, Init::normal);
-    add(layer + "self_attn.k_proj.weight", {a.kv_heads * a.head_dim, a.hidden}, Init::normal);
-    add(layer + "self_attn.v_proj.weight", {a.kv_heads * a.head_dim, a.hidden}, Init::normal);
-    add(layer + "self_attn.o_proj.weight", {a.hidden, a.heads * a.head_dim}, Init::normal);
-    add(layer + "post_attention_layernorm.weight", {a.hidden}, Init::ones);
-    add(layer + "mlp.gate_proj.weight", {a.intermediate, a.hidden}, Init::normal);
-    add(layer + "mlp.up_proj.weight", {a.intermediate, a.hidden}, Init::normal);
-    add(layer + "mlp.down_proj.weight", {a.hidden, a.intermediate}, Init::normal);
+    add_layer(a, fmt::format("model.layers.{}.", i));
   }
   add_block("head", 0, 1, 1);
-  add("model.norm.weight", {a.hidden}, Init::ones);
-  if (!a.tied) add("lm_head.weight", {a.vocab, a.hidden}, Init::normal);
+  add(Role::final_norm, "model.norm.weight", {a.hidden}, Init::ones);
+  if (!a.tied) add(Role::head, "lm_head.weight", {a.vocab, a.hidden}, Init::normal);
 
   for (const std::string& glob : no_decay) {
     bool matched = false;
@@ -47,15 +38,40 @@ ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) 
   }
 }
 
+void ParamTable::add_layer(const Arch& a, const std::string& prefix) {
+  const int64_t q = a.heads * a.head_dim, kv = a.kv_heads * a.head_dim;
+  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  add(Role::norm1, prefix + "input_layernorm.weight", {a.hidden}, Init::ones);
+  add_linear(Role::q, Role::q_bias, attention + "q_proj", q, a.hidden, a.qkv_bias);
+  add_linear(Role::k, Role::k_bias, attention + "k_proj", kv, a.hidden, a.qkv_bias);
+  add_linear(Role::v, Role::v_bias, attention + "v_proj", kv, a.hidden, a.qkv_bias);
+  if (a.qk_norm) {
+    add(Role::q_norm, attention + "q_norm.weight", {a.head_dim}, Init::ones);
+    add(Role::k_norm, attention + "k_norm.weight", {a.head_dim}, Init::ones);
+  }
+  add_linear(Role::o, Role::o_bias, attention + "o_proj", a.hidden, q, a.o_bias);
+  add(Role::norm2, prefix + "post_attention_layernorm.weight", {a.hidden}, Init::ones);
+  add_linear(Role::gate, Role::gate_bias, mlp + "gate_proj", a.intermediate, a.hidden, a.mlp_bias);
+  add_linear(Role::up, Role::up_bias, mlp + "up_proj", a.intermediate, a.hidden, a.mlp_bias);
+  add_linear(Role::down, Role::down_bias, mlp + "down_proj", a.hidden, a.intermediate, a.mlp_bias);
+}
+
 void ParamTable::add_block(std::string name, int forward_uses, int backward_uses, int grad_uses) {
   blocks_.push_back(
       {std::move(name), 0, static_cast<int>(params_.size()), 0, forward_uses, backward_uses, grad_uses});
 }
 
-void ParamTable::add(std::string name, std::vector<int64_t> shape, Init init) {
+void ParamTable::add_linear(Role weight, Role bias, const std::string& name, int64_t out, int64_t in,
+                            bool biased) {
+  add(weight, name + ".weight", {out, in}, Init::normal);
+  if (biased) add(bias, name + ".bias", {out}, Init::zeros);
+}
+
+void ParamTable::add(Role role, std::string name, std::vector<int64_t> shape, Init init) {
   BlockSpec& block = blocks_.back();
   ParamSpec spec;
   spec.name = std::move(name);
+  spec.role = role;
   spec.numel = 1;
   for (const int64_t dim : shape) spec.numel *= dim;
   spec.decay = shape.size() >= 2;
@@ -99,6 +115,12 @@ std::vector<DecayRange> ParamTable::decay_ranges(BlockId id) const {
 
 Tensor ParamTable::view(const ParamSpec& spec, Tensor block) {
   return {block.flat(spec.offset, spec.numel).raw(), block.dtype(), std::span<const int64_t>(spec.shape)};
+}
+
+Tensor ParamTable::part(BlockId id, Role role, Tensor flat) const {
+  const auto specs = of_block(id);
+  const auto found = std::ranges::find(specs, role, &ParamSpec::role);
+  return found == specs.end() ? Tensor{} : view(*found, flat);
 }
 
 }  // namespace tandem

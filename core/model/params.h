@@ -15,12 +15,38 @@ using BlockId = int;
 /// Why a block's weights are read. Evaluation's leases don't count among a step's uses.
 enum class Pass : uint8_t { forward, backward, evaluate };
 
-enum class Init : uint8_t { normal, ones };
+enum class Init : uint8_t { normal, ones, zeros };
+
+/// What a parameter does in its block, whatever its family calls it.
+enum class Role : uint8_t {
+  embedding,
+  norm1,
+  q,
+  q_bias,
+  k,
+  k_bias,
+  v,
+  v_bias,
+  q_norm,
+  k_norm,
+  o,
+  o_bias,
+  norm2,
+  gate,
+  gate_bias,
+  up,
+  up_bias,
+  down,
+  down_bias,
+  final_norm,
+  head,
+};
 
 /// One parameter: a tensor under its Hugging Face name, inside the flat memory of its block.
 struct ParamSpec {
   std::string name;            ///< "model.layers.3.mlp.up_proj.weight", as stored in model files
   std::vector<int64_t> shape;  ///< as stored
+  Role role = Role::embedding;
   BlockId block = 0;
   int64_t offset = 0;  ///< elements from the block's start; a multiple of 64
   int64_t numel = 0;
@@ -67,10 +93,14 @@ class ParamTable {
   [[nodiscard]] std::vector<DecayRange> decay_ranges(BlockId id) const;
   /// The parameter as a tensor in its block's flat memory.
   [[nodiscard]] static Tensor view(const ParamSpec& spec, Tensor block);
+  /// The block's parameter of that role in its flat memory; empty if the block has none.
+  [[nodiscard]] Tensor part(BlockId id, Role role, Tensor flat) const;
 
  private:
   void add_block(std::string name, int forward_uses, int backward_uses, int grad_uses);
-  void add(std::string name, std::vector<int64_t> shape, Init init);
+  void add(Role role, std::string name, std::vector<int64_t> shape, Init init);
+  void add_linear(Role weight, Role bias, const std::string& name, int64_t out, int64_t in, bool biased);
+  void add_layer(const Arch& arch, const std::string& prefix);
   std::vector<ParamSpec> params_;
   std::vector<BlockSpec> blocks_;
   int64_t parameter_count_ = 0, padded_count_ = 0;

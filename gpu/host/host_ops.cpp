@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpu/host/kernels/attention.h"
+#include "gpu/host/kernels/bias.h"
 #include "gpu/host/kernels/embedding.h"
 #include "gpu/host/kernels/loss.h"
 #include "gpu/host/kernels/norm.h"
@@ -102,6 +103,19 @@ class HostOps : public Ops {
   void linear_backward_weight(Stream& stream, Tensor dw, Tensor dy, Tensor x) override {
     ASSERT(dw.dtype() == DType::f32, "dw is {}, not float32", name_of(dw.dtype()));
     multiply(stream, "linear_backward_weight", Storage::tn, dw, dy, x, Into::add);
+  }
+
+  void add_bias(Stream& stream, Tensor y, Tensor bias) override {
+    expect_act("y", y);
+    expect_rank("y", y, 2);
+    expect("bias", bias, y.dtype(), {y.dim(1)});
+    launch(stream, "add_bias", {y, bias}, {y}, gpu::add_bias, y, bias);
+  }
+  void bias_backward(Stream& stream, Tensor dbias, Tensor dy) override {
+    expect_act("dy", dy);
+    expect_rank("dy", dy, 2);
+    expect("dbias", dbias, DType::f32, {dy.dim(1)});
+    launch(stream, "bias_backward", {dbias, dy}, {dbias}, gpu::bias_backward, dbias, dy);
   }
 
   void rope(Stream& stream, Tensor y, Tensor x, Tensor cos, Tensor sin, int direction) override {

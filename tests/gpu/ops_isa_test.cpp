@@ -48,6 +48,27 @@ TEST(IdentityOfRowKernels, AdamEqualsTheScalarFormulaBitForBit) {
   }
 }
 
+TEST(IdentityOfRowKernels, LeafSquaresAddInTheOrderOfTheLanes) {
+  constexpr int64_t kLanesOfALeaf = 16;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t n : {1, 15, 16, 17, 1000, 4096}) {
+      const op_cases::Values values = op_cases::random_values(n, dtype, static_cast<uint64_t>(n));
+      std::array<double, kLanesOfALeaf> expected = {};
+      for (int64_t i = 0; i < n; ++i) {
+        const double value = values[static_cast<size_t>(i)];
+        expected[static_cast<size_t>(i % kLanesOfALeaf)] += value * value;
+      }
+      std::vector<float> x(values.begin(), values.end());
+      std::vector<std::byte> stored(x.size() * size_of(dtype));
+      for (const RowKernels* rows : row_kernels()) {
+        std::array<double, kLanesOfALeaf> lanes;
+        rows->cast(stored.data(), dtype, x.data(), DType::f32, n);
+        EXPECT_EQ(rows->leaf_squares(lanes.data(), stored.data(), dtype, n), 0);
+        EXPECT_EQ(lanes, expected) << rows->isa << ", " << n << " x " << name_of(dtype);
+      }
+    }
+}
+
 TEST(NumbersOfRowKernels, ExpIsWithinTwoUnitsInTheLastPlace) {
   std::vector<float> x(4001), e(x.size());
   for (size_t i = 0; i < x.size(); ++i) x[i] = -87.0f * static_cast<float>(i) / 4000.0f;

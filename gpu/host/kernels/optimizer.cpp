@@ -13,14 +13,13 @@ void sum_of_squares(Workers& workers, const KernelTools& tools, Tensor out, Tens
   std::vector<double> squares(static_cast<size_t>(leaves));
   std::vector<int64_t> faults(static_cast<size_t>(leaves));
   share(workers, leaves, kReduceLeaf, [&](int64_t begin, int64_t end) {
-    std::array<float, kReduceLeaf> values;  // widening is exact, infinities and NaN included
     for (int64_t leaf = begin; leaf < end; ++leaf) {
-      const int64_t first = leaf * kReduceLeaf, count = std::min(kReduceLeaf, n - first);
-      tools.rows.cast(values.data(), DType::f32, x.bytes_at(static_cast<size_t>(first) * size_of(x.dtype())),
-                      x.dtype(), count);
-      squares[static_cast<size_t>(leaf)] = leaf_sum_of_squares(values.data(), count);
+      const int64_t first = leaf * kReduceLeaf;
+      std::array<double, kReduceLanes> lanes;
       faults[static_cast<size_t>(leaf)] =
-          std::count_if(values.data(), values.data() + count, [](float v) { return non_finite(v); });
+          tools.rows.leaf_squares(lanes.data(), x.bytes_at(static_cast<size_t>(first) * size_of(x.dtype())),
+                                  x.dtype(), std::min(kReduceLeaf, n - first));
+      squares[static_cast<size_t>(leaf)] = reduce_lanes(lanes.data());
     }
   });
   int64_t fault_count = 0;

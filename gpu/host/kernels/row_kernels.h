@@ -60,6 +60,10 @@ struct RowKernels {
   void (*rms_norm_weight)(float* dw, const void* dy, const void* x, const float* rstd, DType act,
                           int64_t rows, int64_t width, int64_t begin, int64_t end);
 
+  /// The lanes of one leaf of core/math/reduce_tree.h, [kReduceLanes]: lanes[i % kReduceLanes] = sum of
+  /// x[i]^2 in order. Returns the number of elements that are not finite, by exponent bits. n <= kReduceLeaf.
+  int64_t (*leaf_squares)(double* lanes, const void* x, DType type, int64_t n);
+
   RowSoftmax (*softmax_sum)(const float* x, int64_t n);
   /// out[i] = exp(x[i] - max) * factor, out in act; out may be x if act is f32.
   void (*softmax_write)(void* out, DType act, const float* x, float max, float factor, int64_t n);

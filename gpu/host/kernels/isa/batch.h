@@ -11,6 +11,9 @@ namespace {
 using Arch = TANDEM_ISA_ARCH;
 using Floats = xsimd::batch<float, Arch>;
 constexpr int64_t kLanes = static_cast<int64_t>(Floats::size);
+using Doubles = xsimd::batch<double, Arch>;  // half a vector of floats, widened
+constexpr int64_t kDoubles = static_cast<int64_t>(Doubles::size);
+static_assert(kLanes == 2 * kDoubles);
 
 inline Floats load(const float* from) { return Floats::load_unaligned(from); }
 inline void store(float* to, Floats x) { x.store_unaligned(to); }

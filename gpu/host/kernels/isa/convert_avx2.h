@@ -41,6 +41,9 @@ inline void store_weight(bf16* to, Floats x) {
 }
 inline void store_weight(f16* to, Floats x) { store(to, x); }
 
+inline Doubles lower_doubles(Floats x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
+inline Doubles upper_doubles(Floats x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
+
 /// a * b + c with one rounding.
 inline Floats fused_batch(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 

@@ -24,6 +24,16 @@ inline void store_weight(T* to, Floats x) {
   for (int64_t i = 0; i < kLanes; ++i) to[i] = round_weight<T>(lanes[i]);
 }
 
+inline Doubles doubles_from(Floats x, int64_t first) {
+  float lanes[kLanes];
+  double widened[kDoubles];
+  store(lanes, x);
+  for (int64_t i = 0; i < kDoubles; ++i) widened[i] = static_cast<double>(lanes[first + i]);
+  return Doubles::load_unaligned(widened);
+}
+inline Doubles lower_doubles(Floats x) { return doubles_from(x, 0); }
+inline Doubles upper_doubles(Floats x) { return doubles_from(x, kDoubles); }
+
 /// a * b + c with one rounding.
 inline Floats fused_batch(Floats a, Floats b, Floats c) {
 #if defined(__aarch64__)

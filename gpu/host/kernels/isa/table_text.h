@@ -4,6 +4,7 @@
 #include "gpu/host/kernels/isa/norm_text.h"
 #include "gpu/host/kernels/isa/pointwise_text.h"
 #include "gpu/host/kernels/isa/softmax_text.h"
+#include "gpu/host/kernels/isa/squares_text.h"
 #include "gpu/host/kernels/isa/tables.h"
 
 namespace tandem::gpu::TANDEM_ISA {
@@ -21,6 +22,7 @@ const RowKernels kRowKernels = {
     .rms_norm_forward = rms_norm_forward,
     .rms_norm_backward = rms_norm_backward,
     .rms_norm_weight = rms_norm_weight,
+    .leaf_squares = leaf_squares,
     .softmax_sum = softmax_sum,
     .softmax_write = softmax_write,
     .softmax_backward = softmax_backward,
