@@ -72,7 +72,8 @@ TokenFormat recognised(const File& file) {
   CHECK(kind.empty(), Status::failed, fmt::format("no tokens to read: the file is {}", kind),
         printable(file.path()), kRetokenise);
   throw Error(Status::failed, "the file does not say how its tokens are stored (no known magic number)",
-              printable(file.path()), "set data.format to \"nanogpt\" (bare uint16) or \"bytes\"");
+              printable(file.path()),
+              "set data.format to \"nanogpt\" (bare uint16) or \"bytes\"; eval --data: --format");
 }
 
 uint32_t token_at(const std::byte* bytes, uint64_t token_bytes) {

@@ -1,6 +1,7 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,9 +47,10 @@ Ran run_tandem(const std::vector<std::string>& arguments, const std::function<vo
     _exit(127);
   }
   int state = 0;
-  waitpid(child, &state, 0);
+  rusage usage{};
+  wait4(child, &state, 0, &usage);
   return {WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state), content(out.get()),
-          content(err.get())};
+          content(err.get()), static_cast<size_t>(usage.ru_maxrss) * 1024};
 }
 
 }  // namespace tandem

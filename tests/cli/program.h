@@ -9,6 +9,7 @@ namespace tandem {
 struct Ran {
   int status = 0;  ///< exit status, or 128 + the signal that ended it
   std::string out, err;
+  size_t peak_bytes = 0;  ///< the most that was resident at once
 };
 
 /// Runs build/.../tandem with the arguments, with an empty stdin. `prelude` runs in the child first (limits,
