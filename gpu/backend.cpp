@@ -1,5 +1,6 @@
 #include "gpu/backend.h"
 
+#include "gpu/cuda_probe.h"
 #include "gpu/host/host_device.h"
 #include "gpu/host/host_ops.h"
 
@@ -16,12 +17,20 @@ std::unique_ptr<Device> open_host(const OpenOptions& options) {
 
 }  // namespace
 
+std::string why_absent(const std::string& kind) {
+  if (kind == "host") return {};
+  CHECK(kind == "cuda" || kind.starts_with("cuda:"), Status::usage,
+        "unknown device \"" + printable(kind) + "\"", "device.kind",
+        "\"auto\", \"cuda\", \"cuda:0\" or \"host\"");
+  return probe_cuda().why;
+}
+
 std::unique_ptr<Device> open(const std::string& kind, const OpenOptions& options) {
-  if (kind == "host") return open_host(options);
-  CHECK(kind != "cuda" && !kind.starts_with("cuda:"), Status::usage,
-        "device \"" + printable(kind) + "\" is not there: this build has no CUDA device", "device.kind",
-        "\"host\"");
-  throw Error(Status::usage, "unknown device \"" + printable(kind) + "\"", "device.kind", "\"host\"");
+  const std::string why = why_absent(kind);
+  CHECK(why.empty(), Status::usage, "device \"" + printable(kind) + "\" can't be used: " + why, "device.kind",
+        "\"auto\" or \"host\"");
+  ASSERT(kind == "host", "no device of kind {} is built in", kind);
+  return open_host(options);
 }
 
 }  // namespace tandem::gpu

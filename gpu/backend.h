@@ -17,6 +17,10 @@ struct OpenOptions {
   bool check_order = false;  ///< host: vector clocks over every declared access (tests; on with chaos)
 };
 
+/// Why there is no device of this kind ("host", "cuda", "cuda:N") to open here; empty if there is one.
+/// Error(usage) for an unknown kind.
+std::string why_absent(const std::string& kind);
+
 /// "host", or "cuda:N" (later). Error(usage) for an unknown kind and for one that is not there, with the
 /// reason.
 std::unique_ptr<Device> open(const std::string& kind, const OpenOptions& options);

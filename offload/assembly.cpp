@@ -2,55 +2,70 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
-#include "core/device/host_limits.h"
 #include "core/io/hf_config.h"
 #include "cpu_adam/host_memory.h"
 #include "cpu_adam/make_workers.h"
 #include "gpu/backend.h"
-#include "gpu/cuda_probe.h"
 
 namespace tandem {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr uint64_t kConfigMost = uint64_t{16} << 20;  // bytes of a config.json
 
-TokenFormat token_format_of(Config::Data::Format format) {
-  switch (format) {
-    case Config::Data::Format::automatic:
-      return TokenFormat::automatic;
-    case Config::Data::Format::llmc:
-      return TokenFormat::llmc;
-    case Config::Data::Format::nanogpt:
-      return TokenFormat::nanogpt;
-    case Config::Data::Format::bytes:
-      return TokenFormat::bytes;
-  }
-  return TokenFormat::automatic;
-}
+/// Bytes of tokens that are looked at before a run, over all files: a second or two of reading. What lies
+/// beyond is checked as it is read.
+constexpr uint64_t kTokensChecked = uint64_t{1} << 30;
 
 std::unique_ptr<SampleSet> open_files(const std::vector<std::string>& paths, TokenFormat format,
                                       int64_t vocab, int64_t length) {
   std::vector<TokenFile> files;
-  for (const std::string& path : paths) files.emplace_back(path, format, vocab);
+  for (const std::string& path : paths) {
+    files.emplace_back(path, format, vocab);
+    files.back().check_tokens(kTokensChecked / paths.size());
+  }
   return std::make_unique<SampleSet>(std::move(files), length);
 }
 
-/// "auto": the first usable card, else the CPU; no card can train in this build, and the probe says why there
-/// is none to see.
+/// "auto": the first usable card, else the CPU, with the reason.
 void choose_device(const Config::Device& device, const std::string& where, Machine& machine) {
   machine.device_kind = device.kind;
-  const gpu::CudaProbe probe = gpu::probe_cuda();
-  const std::string why = probe.cards.empty() ? probe.why : "this version trains on the CPU only";
-  if (machine.device_kind == "auto") {
-    machine.device_kind = "host";
-    machine.device_why = "auto: no CUDA device (" + why + ")";
+  if (device.kind == "auto") {
+    const std::string why = gpu::why_absent("cuda");
+    machine.device_kind = why.empty() ? "cuda:0" : "host";
+    machine.device_why = why.empty() ? "auto: the first card" : "auto: no CUDA device (" + why + ")";
     return;
   }
-  CHECK(machine.device_kind == "host", Status::usage,
-        fmt::format("device \"{}\" can't be used: {}", machine.device_kind, why), where,
+  const std::string why = gpu::why_absent(device.kind);
+  CHECK(why.empty(), Status::usage, fmt::format("device \"{}\" can't be used: {}", device.kind, why), where,
         "\"auto\" or \"host\"");
+}
+
+/// The paths that the config names under a key; none if it names none.
+std::vector<std::string> paths_under(const Config& config, std::string_view key) {
+  const auto one = [](const std::optional<std::string>& path) {
+    return path ? std::vector<std::string>{*path} : std::vector<std::string>{};
+  };
+  if (key == "model.path") return one(config.model.path);
+  if (key == "model.tokenizer") return one(config.model.tokenizer);
+  if (key == "data.train") return config.data.train;
+  if (key == "data.eval") return config.data.eval;
+  ASSERT(key == "model.config", "no path under {}", key);
+  const std::string* path = config.model.config.string();
+  return path ? std::vector<std::string>{*path} : std::vector<std::string>{};
+}
+
+/// Why nothing can be read at a path; empty if something is there.
+std::string why_nothing(const std::string& path) {
+  std::error_code error;
+  if (fs::status(path, error).type() != fs::file_type::not_found) return {};
+  const fs::path target = fs::read_symlink(path, error);
+  if (error) return "does not exist";
+  return fmt::format("is a link to \"{}\", which does not exist", printable(target.string()));
 }
 
 PolicyOptions policy_of(const Config& config) {
@@ -63,6 +78,29 @@ PolicyOptions policy_of(const Config& config) {
 }
 
 }  // namespace
+
+void check_names(const Config& config, std::span<const std::string_view> keys) {
+  std::vector<Error> errors;
+  for (const std::string_view key : keys)
+    for (const std::string& path : paths_under(config, key))
+      if (const std::string why = why_nothing(path); !why.empty())
+        errors.emplace_back(
+            Status::usage, fmt::format("{} names \"{}\", which {}", key, printable(path), why),
+            config.where(key), "check the path; a relative one starts at the config's folder");
+  const auto collect = [&](std::string_view key, auto&& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      errors.emplace_back(error.status(), error.message(), config.where(key), error.hint());
+    }
+  };
+  collect("device.kind", [&] {
+    Machine machine;
+    choose_device(config.device, "", machine);
+  });
+  collect("device.isa", [&] { (void)choose_isa(config.device.isa); });
+  if (!errors.empty()) throw ErrorList(std::move(errors));
+}
 
 ModelSource open_model(const Config& config) {
   ModelSource source;
@@ -95,10 +133,10 @@ Machine find_machine(const Config::Device& device, const std::string& where) {
   machine.topology = discover_topology();
   machine.isa = choose_isa(device.isa);
   machine.isa_why = device.isa == "auto" ? "the widest that this CPU has" : "device.isa";
-  const size_t usable = probe_host_limits().usable_bytes();
-  machine.host_limit = usable;
-  const size_t reserve = std::min<size_t>(device.reserve, usable);
-  machine.device_limit = device.memory_limit ? *device.memory_limit : usable - reserve;
+  machine.limits = probe_host_limits();
+  const size_t free = machine.limits.resident_bytes();
+  machine.device_limit =
+      device.memory_limit ? *device.memory_limit : free - std::min<size_t>(device.reserve, free);
   const PoolKind pool = device.chaos_seed ? PoolKind::plain : usual_pool();
   machine.workers = make_workers(pool, static_cast<int>(device.threads), machine.topology);
   machine.host = make_host_memory(*machine.workers);
@@ -113,25 +151,46 @@ std::unique_ptr<Device> open_device(const Config::Device& device, const Machine&
   return gpu::open(machine.device_kind, options);
 }
 
+namespace {
+
+void limit_evaluation(const Config& config, DataSets& data) {
+  if (config.train.eval_tokens > 0)
+    data.eval_range = first_tokens(data.eval_range, config.train.eval_tokens, config.data.sequence_length);
+}
+
+}  // namespace
+
+DataSets open_eval_files(const std::vector<std::string>& paths, TokenFormat format, int64_t vocab,
+                         int64_t length) {
+  DataSets data;
+  data.eval = open_files(paths, format, vocab, length);
+  data.eval_range = {0, data.eval->size()};
+  return data;
+}
+
 DataSets open_data(const Config& config, const Arch& arch) {
-  const TokenFormat format = token_format_of(config.data.format);
   const int64_t length = config.data.sequence_length;
   DataSets data;
-  data.train = open_files(config.data.train, format, arch.vocab, length);
+  if (!config.data.eval.empty())
+    data = open_eval_files(config.data.eval, config.data.format, arch.vocab, length);
+  data.train = open_files(config.data.train, config.data.format, arch.vocab, length);
   const DataSplit parts = split(*data.train, config.data.eval_split);
   data.train_range = parts.train;
-  data.eval_range = parts.eval;
-  if (!config.data.eval.empty()) {
-    data.eval = open_files(config.data.eval, format, arch.vocab, length);
-    data.eval_range = {0, data.eval->size()};
-  }
-  if (config.train.eval_tokens > 0)
-    data.eval_range = first_tokens(data.eval_range, config.train.eval_tokens, length);
+  if (!data.eval) data.eval_range = parts.eval;
+  limit_evaluation(config, data);
+  return data;
+}
+
+DataSets open_eval_data(const Config& config, const Arch& arch) {
+  if (config.data.eval.empty()) return open_data(config, arch);
+  DataSets data =
+      open_eval_files(config.data.eval, config.data.format, arch.vocab, config.data.sequence_length);
+  limit_evaluation(config, data);
   return data;
 }
 
 SampleRange first_tokens(SampleRange range, int64_t tokens, int64_t length) {
-  const auto most = static_cast<uint64_t>((tokens + length - 1) / length);
+  const auto most = static_cast<uint64_t>(std::max<int64_t>(1, tokens / length));
   return {range.begin, std::min(range.count, most)};
 }
 

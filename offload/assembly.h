@@ -2,11 +2,14 @@
 // From a config to what a run is made of: the model, the machine, the data, the setup of a step.
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/data/data_loader.h"
 #include "core/device/device.h"
+#include "core/device/host_limits.h"
 #include "core/device/workers.h"
 #include "core/io/model_folder.h"
 #include "core/model/weight_source.h"
@@ -15,6 +18,11 @@
 #include "offload/setup.h"
 
 namespace tandem {
+
+/// What a config names is there: the paths under these keys (model.path, model.config, model.tokenizer,
+/// data.train, data.eval), the device and the instruction set. One ErrorList (usage) with everything that is
+/// not. What is in the files is checked when they are opened.
+void check_names(const Config& config, std::span<const std::string_view> keys);
 
 /// The model that a config names.
 struct ModelSource {
@@ -47,8 +55,10 @@ struct Machine {
   std::unique_ptr<HostMemory> host;
   std::string device_kind;  ///< "host"
   std::string device_why;   ///< why that one, where the config left it open
+  HostLimits limits;        ///< what this process may still take of the host's memory
   size_t device_limit = 0;  ///< bytes of device memory that may be allocated
-  size_t host_limit = 0;    ///< bytes of host memory that this process may still take
+  /// On the host device, device memory is memory of the host.
+  [[nodiscard]] bool device_shares_host() const { return device_kind == "host"; }
 };
 /// Threads and limits; the device itself is opened once everything has been checked. where: the place of
 /// device.kind, for errors.
@@ -62,11 +72,13 @@ struct DataSets {
   [[nodiscard]] const SampleSet& eval_set() const { return eval ? *eval : *train; }
 };
 DataSets open_data(const Config& config, const Arch& arch);
-/// Samples of at most so many tokens, at least one.
-SampleRange first_tokens(SampleRange range, int64_t tokens, int64_t length);
+/// Only what evaluation reads: data.train stays closed where data.eval is given.
+DataSets open_eval_data(const Config& config, const Arch& arch);
 /// Files named by hand (eval --data) as an evaluation set.
 DataSets open_eval_files(const std::vector<std::string>& paths, TokenFormat format, int64_t vocab,
                          int64_t length);
+/// Samples of at most so many tokens, at least one.
+SampleRange first_tokens(SampleRange range, int64_t tokens, int64_t length);
 
 /// train.steps, or what train.epochs come to.
 int64_t run_steps(const Config& config, const DataSets& data);

@@ -55,7 +55,15 @@ std::string rate_text(const TrainSetup& setup, int64_t steps) {
                      setup.lr(steps - 1));
 }
 
-/// "*.weight of rank 2 (9 tensors)": names, with the layers' numbers as one.
+/// What fp16 scales its losses by; empty for the other dtypes.
+std::string scale_text(const TrainSetup& setup) {
+  if (setup.dtype != DType::f16) return {};
+  const LossScaleConfig& scale = setup.policy.loss_scale;
+  if (scale.fixed > 0) return fmt::format("; loss scale {}", scale.fixed);
+  return fmt::format("; loss scale from 2^{}, dynamic", scale.initial_scale_power);
+}
+
+/// Names, with the layers' numbers as one: "model.layers.*.mlp.up_proj.weight".
 std::string decay_text(const ParamTable& table, bool decay) {
   std::vector<std::string> names;
   for (const ParamSpec& spec : table.params()) {
@@ -69,6 +77,12 @@ std::string decay_text(const ParamTable& table, bool decay) {
   return names.empty() ? "none" : text;
 }
 
+std::string fixed_text(const Machine& machine, const TrainSetup& setup, const ParamTable& table) {
+  const FixedBytes fixed = fixed_bytes(machine, setup, table);
+  return fmt::format("fixed {}: program {}, working memory of the kernels and of saves {}",
+                     byte_text(fixed.total()), byte_text(fixed.program), byte_text(fixed.working));
+}
+
 std::string save_text(const Config& config, const ParamTable& table, const TrainSetup& setup,
                       uint64_t disk_free) {
   const bool delayed = setup.policy.schedule == Schedule::delayed;
@@ -78,6 +92,15 @@ std::string save_text(const Config& config, const ParamTable& table, const Train
                                : "at the end";
   return fmt::format("{} each, {}, the newest {} kept; {} free on the disk", byte_text(bytes), when,
                      config.checkpoint.keep, byte_text(disk_free));
+}
+
+/// Keys that change nothing, each once, with the reason where there is more to say.
+std::string ignored_text(const std::vector<IgnoredKey>& keys) {
+  std::string text;
+  for (const IgnoredKey& key : keys)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", key.key,
+                        key.note.empty() ? "" : " (" + key.note + ")");
+  return text;
 }
 
 }  // namespace
@@ -92,8 +115,8 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   text += row("cpu", fmt::format("{}; Adam {} ({})", machine.workers->describe(), name_of(machine.isa),
                                  machine.isa_why));
   text += row("model", model_text(model, table));
-  text += row("dtype", fmt::format("{} weights, activations and gradients; fp32 masters and moments",
-                                   name_of(setup.dtype)));
+  text += row("dtype", fmt::format("{} weights, activations and gradients; fp32 masters and moments{}",
+                                   name_of(setup.dtype), scale_text(setup)));
   text += row("schedule", schedule_text(setup));
   text +=
       row("batch",
@@ -114,11 +137,9 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   text += row("memory", fmt::format("device {}: {}", byte_text(plan.device_bytes()), scopes(plan.device)));
   text += row("", fmt::format("host {} ({} pinned): {}", byte_text(plan.host_bytes()),
                               byte_text(plan.pinned_bytes()), scopes(plan.host)));
-  text += row("", fmt::format("fixed {}: the program and its kernels' working memory",
-                              byte_text(fixed_bytes(machine, setup))));
+  text += row("", fixed_text(machine, setup, table));
   text += row("saves", save_text(config, table, setup, disk_free));
-  for (const IgnoredKey& key : config.ignored)
-    text += row("no effect", key.key + (key.note.empty() ? "" : ": " + key.note));
+  if (!config.ignored.empty()) text += row("no effect", ignored_text(config.ignored));
   if (model.folder)
     for (const std::string& warning : model.folder->warnings()) text += row("note", warning);
   return text;

@@ -30,31 +30,12 @@ constexpr std::array<PlaneFile, 5> kPlaneFiles = {{{Plane::master, "master", tru
 
 DType dtype_of(const PlaneFile& file, DType dtype) { return file.fp32 ? DType::f32 : dtype; }
 
-/// Gives out parameters of a plane, one block in memory at a time.
-class PlaneReader {
- public:
-  PlaneReader(Trainer& trainer, const ParamTable& table, Plane plane, DType dtype)
-      : trainer_(trainer), table_(table), plane_(plane), dtype_(dtype) {}
-  void read(const ParamSpec& spec, uint64_t offset, std::span<std::byte> out) {
-    if (spec.block != loaded_) load(spec.block);
-    const auto begin = static_cast<size_t>(spec.offset) * size_of(dtype_) + offset;
-    std::memcpy(out.data(), memory_.data() + begin, out.size());
-  }
-
- private:
-  void load(BlockId block) {
-    const int64_t numel = table_.block(block).numel;
-    memory_.resize(static_cast<size_t>(numel) * size_of(dtype_));
-    trainer_.read_plane(plane_, block, Tensor(memory_.data(), dtype_, {numel}));
-    loaded_ = block;
-  }
-  Trainer& trainer_;
-  const ParamTable& table_;
-  const Plane plane_;
-  const DType dtype_;
-  BlockId loaded_ = -1;
-  std::vector<std::byte> memory_;
-};
+/// Bytes of one parameter's plane, from byte `offset` on. Nothing but the piece asked for is held.
+void read_piece(Trainer& trainer, Plane plane, DType dtype, const ParamSpec& spec, uint64_t offset,
+                std::span<std::byte> out) {
+  const Tensor piece(out.data(), dtype, {static_cast<int64_t>(out.size() / size_of(dtype))});
+  trainer.read_plane(plane, spec.block, piece, spec.offset + static_cast<int64_t>(offset / size_of(dtype)));
+}
 
 template <class T>
 void refuse_nonfinite(const ParamSpec& spec, std::span<const std::byte> bytes) {
@@ -90,11 +71,10 @@ FileSums save_plane(const std::string& folder, const PlaneFile& file, Trainer& t
   for (const ParamSpec& spec : model.table.params())
     header.entries.push_back(
         {spec.name, std::string(safetensors_name(dtype)), {spec.shape.begin(), spec.shape.end()}, 0, 0});
-  PlaneReader reader(trainer, model.table, file.plane, dtype);
   return write_safetensors_set(folder, file.stem, header, kShardLimit,
                                [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
                                  const ParamSpec& spec = *model.table.find(entry.name);
-                                 reader.read(spec, offset, out);
+                                 read_piece(trainer, file.plane, dtype, spec, offset, out);
                                  if (holds_weights(file.plane)) refuse_nonfinite(spec, dtype, out);
                                });
 }
@@ -106,10 +86,10 @@ uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointM
   for (const PlaneFile& file : kPlaneFiles)
     if (trainer.has_plane(file.plane))
       add(sums, save_plane(folder / "optimizer", file, trainer, model), "optimizer/");
-  PlaneReader weights(trainer, model.table, Plane::weights, model.dtype);
   add(sums, save_weights(folder, model.table, model.dtype, model.form,
                          [&](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
-                           weights.read(spec, static_cast<uint64_t>(first) * size_of(model.dtype), out);
+                           read_piece(trainer, Plane::weights, model.dtype, spec,
+                                      static_cast<uint64_t>(first) * size_of(model.dtype), out);
                            refuse_nonfinite(spec, model.dtype, out);
                          }));
   sums["config.json"] = write_atomically(folder / "config.json", model.config_json);

@@ -107,7 +107,9 @@ json::Value render_state(const RunState& state, const FileSums& files) {
 ParsedState parse_state(const json::Node& root) {
   const int64_t version = root.at("format_version").as_i64();
   if (version != kFormatVersion)
-    root.at("format_version").fail(fmt::format("is {}; this program reads {}", version, kFormatVersion));
+    root.at("format_version")
+        .fail(fmt::format("is {}; this program reads {}", version, kFormatVersion),
+              "the version of tandem that wrote it");
   if (root.at(kOwnHash).as_string() != hash_of(root.value()))
     root.at(kOwnHash).fail("is not the hash of this state", "the file is damaged; another checkpoint");
   ParsedState parsed;

@@ -7,6 +7,7 @@
 
 #include "core/model/model.h"
 #include "cpu_adam/host_reduce.h"
+#include "offload/fit.h"
 #include "offload/param_store.h"
 #include "offload/progress.h"
 
@@ -48,29 +49,70 @@ std::vector<Tensor> upload_weights(const ParamTable& table, WeightSource& source
   return blocks;
 }
 
+struct EvalBytes {
+  size_t weights = 0, activations = 0, batches = 0,
+         tables = 0;   ///< of the device; host twins of the last two
+  size_t staging = 0;  ///< of the host, while weights are loaded: a block in fp32 and in the dtype
+  [[nodiscard]] size_t device() const { return weights + activations + batches + tables + sizeof(double); }
+  [[nodiscard]] size_t host() const { return batches + tables + sizeof(double) + staging; }
+};
+
+EvalBytes eval_bytes(const Arch& arch, const ParamTable& table, DType dtype, int64_t batch, int64_t length) {
+  EvalBytes bytes;
+  bytes.weights = static_cast<size_t>(table.padded_count()) * size_of(dtype);
+  bytes.activations = model_eval_bytes(arch, dtype, {batch, length, 1}).total();
+  bytes.batches = static_cast<size_t>(2 * batch * length) * sizeof(int32_t);
+  bytes.tables = Model::table_bytes(arch, length);
+  bytes.staging = static_cast<size_t>(table.largest_block()) * (size_of(dtype) + sizeof(float));
+  return bytes;
+}
+
+/// What stays the same while knobs are tried.
+struct EvalSetting {
+  const Arch& arch;
+  const ParamTable& table;
+  int64_t batch;
+  const Machine& machine;
+};
+
+/// Why it doesn't fit; empty when it does.
+std::string shortfall(const EvalSetting& s, DType dtype, int64_t length) {
+  const EvalBytes bytes = eval_bytes(s.arch, s.table, dtype, s.batch, length);
+  if (bytes.device() > s.machine.device_limit)
+    return fmt::format("the device needs {} where {} may be used", byte_text(bytes.device()),
+                       byte_text(s.machine.device_limit));
+  return host_shortfall(s.machine, bytes.host(), bytes.device());
+}
+
+std::string first_knob(const EvalSetting& s, DType dtype, int64_t length) {
+  if (dtype == DType::f32 && shortfall(s, DType::bf16, length).empty()) return "--dtype bfloat16";
+  for (int64_t shorter = length / 2; shorter >= 1; shorter /= 2)
+    if (shortfall(s, dtype, shorter).empty()) return fmt::format("--sequence-length {}", shorter);
+  return "a smaller model, or higher limits (`tandem doctor` shows them)";
+}
+
+void check_evaluation_fits(const EvalSetting& setting, DType dtype, int64_t length) {
+  const std::string lack = shortfall(setting, dtype, length);
+  CHECK(lack.empty(), Status::does_not_fit, "the evaluation does not fit: " + lack, "device.memory_limit",
+        first_knob(setting, dtype, length));
+}
+
 }  // namespace
 
 EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSource& weights, DType dtype,
                           const SampleSet& set, SampleRange range, int64_t batch, const Machine& machine,
                           Device& device) {
   const int64_t length = set.sequence_length();
-  const size_t weight_bytes = static_cast<size_t>(table.padded_count()) * size_of(dtype);
-  const size_t arena_bytes = model_eval_bytes(arch, dtype, {batch, length, 1}).total();
-  const auto batch_bytes = static_cast<size_t>(2 * batch * length) * sizeof(int32_t);
-  const size_t need = weight_bytes + arena_bytes + 2 * batch_bytes + Model::table_bytes(arch, length);
-  CHECK(need <= machine.device_limit, Status::does_not_fit,
-        fmt::format("evaluation needs {} on the device, {} may be used", byte_text(need),
-                    byte_text(machine.device_limit)),
-        "device.memory_limit", "--dtype bfloat16, or a shorter --sequence-length");
-
-  const Buffer weight_memory = device.allocate(weight_bytes, "weights");
-  const Buffer batch_memory = device.allocate(batch_bytes, "batches"),
+  check_evaluation_fits({arch, table, batch, machine}, dtype, length);
+  const EvalBytes bytes = eval_bytes(arch, table, dtype, batch, length);
+  const Buffer weight_memory = device.allocate(bytes.weights, "weights");
+  const Buffer batch_memory = device.allocate(bytes.batches, "batches"),
                loss_memory = device.allocate(sizeof(double), "scalars");
-  const Pinned staged_batch(device, *machine.host, batch_bytes, "batches"),
+  const Pinned staged_batch(device, *machine.host, bytes.batches, "batches"),
       staged_loss(device, *machine.host, sizeof(double), "scalars");
   const std::unique_ptr<Stream> stream = device.stream("compute", Purpose::compute);
   Model model(arch, table, device, *machine.host, dtype, length, *stream);
-  Arena arena(device, device.allocate(arena_bytes, "activations"), *stream);
+  Arena arena(device, device.allocate(bytes.activations, "activations"), *stream);
   FixedWeights source(upload_weights(table, weights, dtype, weight_memory, machine, device, *stream),
                       Fence{});
 

@@ -16,7 +16,7 @@ struct EvalResult {
 };
 
 /// Runs the weights, rounded to dtype, over the samples of a range, `batch` sequences at a time.
-/// Error(does_not_fit) before anything is allocated.
+/// Error(does_not_fit) before anything is allocated, with what makes it fit.
 EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSource& weights, DType dtype,
                           const SampleSet& set, SampleRange range, int64_t batch, const Machine& machine,
                           Device& device);

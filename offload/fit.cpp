@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <functional>
+#include <utility>
 #include <vector>
 
 #include "gpu/host/host_ops.h"
@@ -13,6 +13,15 @@ namespace tandem {
 
 namespace {
 
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Address space, which only `ulimit -v` counts. Mapped and hardly touched: glibc's heap of a thread (64 MiB,
+// 128 while it is aligned) and its stack; OpenBLAS's buffer of a thread that multiplies. Without room for the
+// last OpenBLAS 0.3.21 tries again for ever.
+constexpr size_t kThreadSpace = (128 + 8) * kMiB, kProductSpace = 128 * kMiB;
+constexpr size_t kStreams = 6;         // threads of the host device's streams and lane
+constexpr size_t kDeviceMappings = 2;  // of each byte of the host device's memory
+
 size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   size_t total = 0, resident = 0;
@@ -20,76 +29,120 @@ size_t resident_bytes() {
   return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+std::string lacks(const char* tier, size_t need, size_t limit, const char* limited_by) {
+  return fmt::format("the {} needs {} where {} may be used{}", tier, byte_text(need), byte_text(limit),
+                     limited_by);
+}
+
 /// Why a setup doesn't fit; empty when it does.
 std::string shortfall(const Machine& machine, const TrainSetup& setup, const ParamTable& table) {
   const MemoryPlan plan = plan_memory(setup, table);
   if (plan.device_bytes() > machine.device_limit)
-    return fmt::format("the device needs {} where {} may be used", byte_text(plan.device_bytes()),
-                       byte_text(machine.device_limit));
-  // The host device's memory is the host's too.
-  const size_t shared = machine.device_kind == "host" ? plan.device_bytes() : 0;
-  const size_t need = plan.host_bytes() + shared + fixed_bytes(machine, setup);
-  if (need > machine.host_limit)
-    return fmt::format("the host needs {} where {} may be used", byte_text(need),
-                       byte_text(machine.host_limit));
-  return {};
+    return lacks("device", plan.device_bytes(), machine.device_limit, "");
+  return host_shortfall(machine, plan.host_bytes() + fixed_bytes(machine, setup, table).working,
+                        plan.device_bytes());
 }
 
-struct Knob {
-  const char* name;
-  std::function<bool(TrainSetup&)> turn;  ///< false: it is turned already
-};
+/// One change of a setup. turn: what the config should say; nothing if that is so already.
+using Knob = std::optional<std::string> (*)(TrainSetup&);
+
+std::optional<std::string> recompute(TrainSetup& setup) {
+  if (std::exchange(setup.keep, Keep::input) == Keep::input) return {};
+  return "activation_checkpointing.policy: \"recompute\"";
+}
+
+std::optional<std::string> offload(TrainSetup& setup) {
+  const std::vector<Placement> host(setup.placement.size(), Placement::host);
+  if (std::exchange(setup.placement, host) == host) return {};
+  return "zero_optimization.offload_optimizer.device: \"cpu\"";
+}
+
+std::optional<std::string> one_micro_batch_at_a_time(TrainSetup& setup) {
+  if (setup.micro_batches == 1 || setup.order == Order::micro_batch_major) return {};
+  setup.order = Order::micro_batch_major;
+  return "train.order: \"micro_batch_major\"";
+}
+
+std::optional<std::string> smaller_micro_batch(TrainSetup& setup) {
+  if (setup.micro_batch == 1) return {};
+  setup.micro_batches *= std::exchange(setup.micro_batch, 1);
+  return fmt::format("train_micro_batch_size_per_gpu: 1 with gradient_accumulation_steps: {}",
+                     setup.micro_batches);
+}
+
+std::optional<std::string> synchronous(TrainSetup& setup) {
+  if (std::exchange(setup.policy.schedule, Schedule::synchronous) == Schedule::synchronous) return {};
+  return "zero_optimization.offload_optimizer.schedule: \"synchronous\"";
+}
 
 /// In the order in which they are offered: what costs least first.
-std::vector<Knob> knobs(const ParamTable& table) {
-  return {
-      {"activation_checkpointing.policy: \"recompute\"",
-       [](TrainSetup& s) { return std::exchange(s.keep, Keep::input) != Keep::input; }},
-      {"zero_optimization.offload_optimizer.device: \"cpu\"",
-       [&table](TrainSetup& s) {
-         const std::vector<Placement> host(static_cast<size_t>(table.block_count()), Placement::host);
-         return std::exchange(s.placement, host) != host;
-       }},
-      {"train.order: \"micro_batch_major\"",
-       [](TrainSetup& s) {
-         return s.micro_batches > 1 && std::exchange(s.order, Order::micro_batch_major) == Order::layer_major;
-       }},
-      {"train_micro_batch_size_per_gpu: 1 (with more gradient_accumulation_steps)",
-       [](TrainSetup& s) {
-         if (s.micro_batch == 1) return false;
-         s.micro_batches *= s.micro_batch;
-         s.micro_batch = 1;
-         return true;
-       }},
-      {"zero_optimization.offload_optimizer.schedule: \"synchronous\"",
-       [](TrainSetup& s) {
-         return std::exchange(s.policy.schedule, Schedule::synchronous) == Schedule::delayed;
-       }},
-  };
+constexpr Knob kKnobs[] = {recompute, offload, one_micro_batch_at_a_time, smaller_micro_batch, synchronous};
+
+bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& table) {
+  const MemoryPlan one = plan_memory(a, table), other = plan_memory(b, table);
+  return one.device_bytes() < other.device_bytes() ||
+         one.device_bytes() + one.host_bytes() < other.device_bytes() + other.host_bytes();
+}
+
+/// All knobs that help, one after the other, until the setup fits.
+std::optional<std::string> knobs_together(const Machine& machine, TrainSetup setup, const ParamTable& table) {
+  std::string text;
+  for (const Knob knob : kKnobs) {
+    TrainSetup turned = setup;
+    const std::optional<std::string> says = knob(turned);
+    if (!says || !needs_less(turned, setup, table)) continue;
+    setup = std::move(turned);
+    text += (text.empty() ? "" : "; ") + *says;
+    if (shortfall(machine, setup, table).empty()) return text;
+  }
+  return {};
 }
 
 }  // namespace
 
-size_t fixed_bytes(const Machine& machine, const TrainSetup& setup) {
+FixedBytes fixed_bytes(const Machine& machine, const TrainSetup& setup, const ParamTable& table) {
   const size_t scratch =
       gpu::host_scratch_bytes(machine.workers->count(), setup.dtype, setup.length, setup.arch.head_dim);
-  return resident_bytes() + (machine.device_kind == "host" ? scratch : 0);
+  return {resident_bytes(), staging_bytes(setup, table) + (machine.device_shares_host() ? scratch : 0)};
+}
+
+std::string host_shortfall(const Machine& machine, size_t host, size_t device) {
+  const size_t shared = machine.device_shares_host() ? device : 0;
+  const size_t resident = machine.limits.resident_bytes();
+  if (host + shared > resident) {
+    const bool group = machine.limits.cgroup_free_bytes == resident;
+    return lacks("host", host + shared, resident, group ? " (the control group's limit)" : "");
+  }
+  const auto threads = static_cast<size_t>(machine.workers->count());
+  const size_t space =
+      host + shared * kDeviceMappings + threads * (kThreadSpace + kProductSpace) + kStreams * kThreadSpace;
+  if (machine.limits.address_space_bytes && space > *machine.limits.address_space_bytes)
+    return lacks("process", space, *machine.limits.address_space_bytes, " as address space (ulimit -v)");
+  return {};
+}
+
+std::optional<std::string> first_knob(const Machine& machine, const TrainSetup& setup,
+                                      const ParamTable& table) {
+  for (const Knob knob : kKnobs) {
+    TrainSetup turned = setup;
+    const std::optional<std::string> says = knob(turned);
+    if (says && shortfall(machine, turned, table).empty()) return says;
+  }
+  if (auto together = knobs_together(machine, setup, table)) return together;
+  const MemoryPlan plan = plan_memory(setup, table);
+  const size_t host = plan.host_bytes() + fixed_bytes(machine, setup, table).working;
+  if (plan.device_bytes() > machine.device_limit &&
+      host_shortfall(machine, host, plan.device_bytes()).empty())
+    return fmt::format("device.memory_limit: \"{}MiB\" or more", plan.device_bytes() / kMiB + 1);
+  return {};
 }
 
 void check_fits(const Config& config, const Machine& machine, const TrainSetup& setup,
                 const ParamTable& table) {
-  const std::string lacks = shortfall(machine, setup, table);
-  if (lacks.empty()) return;
-  std::string hint = "a smaller model, or a machine with more memory";
-  for (const Knob& knob : knobs(table)) {
-    TrainSetup turned = setup;
-    if (knob.turn(turned) && shortfall(machine, turned, table).empty()) {
-      hint = knob.name;
-      break;
-    }
-  }
-  throw Error(Status::does_not_fit, "the run does not fit: " + lacks, config.where("device.memory_limit"),
-              hint);
+  const std::string lack = shortfall(machine, setup, table);
+  if (lack.empty()) return;
+  throw Error(Status::does_not_fit, "the run does not fit: " + lack, config.where("device.memory_limit"),
+              first_knob(machine, setup, table).value_or("a smaller model, or higher limits (`tandem doctor` shows them)"));
 }
 
 }  // namespace tandem

@@ -43,6 +43,17 @@ PlaneBytes plane_elements(const TrainSetup& setup, const ParamTable& table) {
   return planes;
 }
 
+size_t staging_bytes(const TrainSetup& setup, const ParamTable& table) {
+  constexpr size_t kPiece = 4 << 20;
+  size_t most = 0;
+  for (BlockId block = 0; block < table.block_count(); ++block) {
+    const size_t whole = static_cast<size_t>(table.block(block).numel) * sizeof(float);
+    const bool host = setup.placement.at(static_cast<size_t>(block)) == Placement::host;
+    most = std::max(most, host ? std::min(whole, kPiece) : whole);
+  }
+  return most;
+}
+
 bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block) {
   return block == 0 || (!arch.tied && block == table.block_count() - 1);
 }
@@ -97,6 +108,7 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   plan.device["batches"] = plan.host["batches"] = batches;
   plan.device["scalars"] = plan.host["scalars"] = scalars;
   plan.device["tables"] = plan.host["tables"] = tables;
+  plan.staging = staging_bytes(setup, table);
   drop_empty(plan.device);
   drop_empty(plan.host);
   return plan;

@@ -14,8 +14,9 @@ namespace tandem {
 using ScopeBytes = std::map<std::string, size_t>;
 
 struct MemoryPlan {
-  ScopeBytes device;  ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
-  ScopeBytes host;    ///< master, exp_avg, exp_avg_sq, and the pinned: slots, batches, scalars, tables
+  ScopeBytes device;   ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
+  ScopeBytes host;     ///< master, exp_avg, exp_avg_sq, and the pinned: slots, batches, scalars, tables
+  size_t staging = 0;  ///< of the host, pinned; held only while planes are loaded, saved or rounded
   [[nodiscard]] size_t device_bytes() const;
   [[nodiscard]] size_t host_bytes() const;
   [[nodiscard]] size_t pinned_bytes() const;
@@ -24,6 +25,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table);
 
 /// The parts that allocation shares with the plan.
+/// Bytes of the staging buffer between a checkpoint's side and the planes: blocks that live on the device go
+/// through it whole, all others in pieces.
+size_t staging_bytes(const TrainSetup& setup, const ParamTable& table);
 struct PlaneBytes {
   int64_t host_elements = 0, device_elements = 0;  ///< of all blocks of either placement
 };

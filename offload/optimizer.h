@@ -21,7 +21,8 @@ namespace tandem {
 /// What has been applied so far.
 struct Progress {
   int64_t updates = 0;  ///< Adam's t and the schedule's clock
-  int64_t skipped_in_a_row = 0;  ///< for a gradient that is not finite; a window without trained tokens is none
+  int64_t skipped_in_a_row =
+      0;                ///< for a gradient that is not finite; a window without trained tokens is none
   int64_t skipped = 0;  ///< of the whole run
 };
 

@@ -1,8 +1,10 @@
 #include "offload/planes.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cpu_adam/host_reduce.h"
+#include "offload/memory_plan.h"
 
 namespace tandem {
 
@@ -21,15 +23,11 @@ PlaneMover::PlaneMover(const TrainSetup& setup, const ParamTable& table, Device&
       workers_(workers),
       states_(states),
       stream_(stream),
-      staging_(host.allocate(static_cast<size_t>(table.largest_block()) * sizeof(float), "staging")),
+      staging_(host.allocate(staging_bytes(setup, table), "staging")),
       pin_(device.pin({static_cast<std::byte*>(staging_.raw()), staging_.bytes()})) {}
 
-/// Fills host memory in place, device memory by way of the staging buffer.
-void PlaneMover::to(Tensor into, Placement where, const std::function<void(Tensor)>& fill) {
-  if (where == Placement::host) return fill(into);
-  const Tensor staged = staging_.tensor(into.dtype(), {into.numel()});
-  std::memset(staged.raw(), 0, staged.bytes());
-  fill(staged);
+/// Host memory may be written again when this returns.
+void PlaneMover::upload(Tensor into, Tensor staged) {
   stream_.copy(into, staged);
   stream_.record().wait();
 }
@@ -37,30 +35,46 @@ void PlaneMover::to(Tensor into, Placement where, const std::function<void(Tenso
 void PlaneMover::load_states(PlaneSource& source) {
   for (BlockId block = 0; block < table_.block_count(); ++block) {
     const BlockStates& states = states_.block(block);
-    const Placement where = setup_.placement.at(static_cast<size_t>(block));
-    to(states.master, where,
-       [&](Tensor out) { ASSERT(source.read(Plane::master, block, out), "no masters for block {}", block); });
-    for (const auto& [plane, memory] :
-         {std::pair{Plane::exp_avg, states.exp_avg}, {Plane::exp_avg_sq, states.exp_avg_sq}})
-      to(memory, where, [&, plane = plane](Tensor out) { source.read(plane, block, out); });
+    const bool host = on_host(block);
+    const auto load = [&](Plane plane, Tensor into) {
+      const Tensor landing = host ? into : staging_.tensor(DType::f32, {into.numel()});
+      std::memset(landing.raw(), 0, landing.bytes());
+      const bool there = source.read(plane, block, landing);
+      ASSERT(there || plane != Plane::master, "no masters for block {}", block);
+      if (!host) upload(into, landing);
+    };
+    load(Plane::master, states.master);
+    load(Plane::exp_avg, states.exp_avg);
+    load(Plane::exp_avg_sq, states.exp_avg_sq);
   }
 }
 
 bool PlaneMover::load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where) {
-  bool there = false;
-  to(into, where, [&](Tensor out) { there = source.read(plane, block, out); });
+  // Nothing waits in a slot yet, and on the host it has just the size.
+  const Tensor landing = where == Placement::host ? into
+                         : on_host(block)         ? states_.slots().at(static_cast<size_t>(block)).front()
+                                                  : staging_.tensor(into.dtype(), {into.numel()});
+  std::memset(landing.raw(), 0, landing.bytes());
+  const bool there = source.read(plane, block, landing);
+  if (there && where == Placement::device) upload(into, landing);
   return there;
 }
 
 void PlaneMover::round_master(BlockId block, Tensor into, Placement where) {
   const Tensor master = states_.block(block).master;
-  if (setup_.placement.at(static_cast<size_t>(block)) == Placement::host) {
-    to(into, where, [&](Tensor out) { round_weights(workers_, out, master); });
-    return;
+  if (!on_host(block)) {
+    ASSERT(where == Placement::device, "a device master is rounded on the device");
+    device_.ops().round_weights(stream_, into, master);
+    return stream_.record().wait();
   }
-  ASSERT(where == Placement::device, "a device master is rounded on the device");
-  device_.ops().round_weights(stream_, into, master);
-  stream_.record().wait();
+  if (where == Placement::host) return round_weights(workers_, into, master);
+  const auto piece = static_cast<int64_t>(staging_.bytes() / size_of(into.dtype()));
+  for (int64_t first = 0; first < into.numel(); first += piece) {
+    const int64_t count = std::min(piece, into.numel() - first);
+    const Tensor staged = staging_.tensor(into.dtype(), {count});
+    round_weights(workers_, staged, master.flat(first, count));
+    upload(into.flat(first, count), staged);
+  }
 }
 
 void PlaneMover::read(Tensor from, Placement where, Tensor out) {
@@ -69,10 +83,14 @@ void PlaneMover::read(Tensor from, Placement where, Tensor out) {
     std::memcpy(out.raw(), from.raw(), out.bytes());
     return;
   }
-  const Tensor staged = staging_.tensor(from.dtype(), {from.numel()});
-  stream_.copy(staged, from);
-  stream_.record().wait();
-  std::memcpy(out.raw(), staged.raw(), out.bytes());
+  const auto piece = static_cast<int64_t>(staging_.bytes() / size_of(from.dtype()));
+  for (int64_t first = 0; first < from.numel(); first += piece) {
+    const int64_t count = std::min(piece, from.numel() - first);
+    const Tensor staged = staging_.tensor(from.dtype(), {count}), part = out.flat(first, count);
+    stream_.copy(staged, from.flat(first, count));
+    stream_.record().wait();
+    std::memcpy(part.raw(), staged.raw(), part.bytes());
+  }
 }
 
 }  // namespace tandem

@@ -1,8 +1,6 @@
 #pragma once
 // The planes of a run (masters, moments, 16-bit weights) between a checkpoint's side, which is the host, and
 // where they live.
-#include <functional>
-
 #include "core/device/device.h"
 #include "core/device/workers.h"
 #include "core/model/weight_source.h"
@@ -41,23 +39,27 @@ class FreshPlanes : public PlaneSource {
   WeightSource& weights_;
 };
 
-/// Moves planes over a pinned staging buffer that lives as long as this object does: make one, use it, drop
-/// it. Every call blocks until its data is there.
+/// Moves planes over a pinned buffer of staging_bytes() that lives as long as this object does: make one, use
+/// it, drop it. Every call blocks until its data is there.
 class PlaneMover {
  public:
   PlaneMover(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
              Workers& workers, const OptimizerStates& states, Stream& stream);
   /// Masters and moments of every block from the source.
   void load_states(PlaneSource& source);
-  /// A training-dtype plane into memory of either kind. False: the source has none.
+  /// A training-dtype plane into memory of either kind. False: the source has none. Overwrites the block's
+  /// first slot where the states are on the host.
   bool load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where);
   /// round_weights(master) into memory of either kind.
   void round_master(BlockId block, Tensor into, Placement where);
-  /// Copies memory of either kind to the host.
+  /// Copies memory of either kind, any number of elements, to the host.
   void read(Tensor from, Placement where, Tensor out);
 
  private:
-  void to(Tensor into, Placement where, const std::function<void(Tensor staged)>& fill);
+  [[nodiscard]] bool on_host(BlockId block) const {
+    return setup_.placement.at(static_cast<size_t>(block)) == Placement::host;
+  }
+  void upload(Tensor into, Tensor staged);
   const TrainSetup& setup_;
   const ParamTable& table_;
   Device& device_;

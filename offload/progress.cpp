@@ -40,21 +40,18 @@ namespace {
 json::Value finite(double x) { return std::isfinite(x) ? json::Value(x) : json::Value(); }
 }  // namespace
 
-json::Value metrics_line(const StepReport& report, double epoch, double time, double tokens_per_second,
-                         const MemoryUse& memory) {
+json::Value metrics_line(const StepReport& report, const LineContext& context) {
   const Decision& d = report.decision;
   const StreamTimes& t = report.times;
-  const double rate = report.adam_seconds > 0
-                          ? static_cast<double>(report.adam_parameters) / report.adam_seconds * 1e-9
-                          : 0.0;
+  const MemoryUse& memory = context.memory;
   return json::Object{
       {"step", d.step + 1},
       {"updates", d.updates},
-      {"epoch", epoch},
-      {"time", time},
+      {"epoch", context.epoch},
+      {"time", context.time},
       {"loss", finite(d.loss)},
       {"tokens", d.tokens},
-      {"tokens_per_s", tokens_per_second},
+      {"tokens_per_s", context.tokens_per_second},
       {"grad_norm", finite(d.grad_norm)},
       {"clip_coef", d.clip_coef},
       {"lr", d.lr},
@@ -64,7 +61,7 @@ json::Value metrics_line(const StepReport& report, double epoch, double time, do
       {"busy_ms", t.busy_ms},
       {"exposed_ms",
        json::Object{{"d2h", t.d2h_ms}, {"adam", t.adam_ms}, {"h2d", t.h2d_ms}, {"other", t.other_ms}}},
-      {"adam_gparam_s", rate},
+      {"adam_gparam_s", context.adam_gparams_per_second},
       {"d2h_bytes", report.d2h_bytes},
       {"h2d_bytes", report.h2d_bytes},
       {"device_peak_bytes", memory.device_peak},
@@ -136,7 +133,7 @@ void ProgressPrinter::note(const std::string& line, bool warning) {
 }
 
 std::string duration(double seconds) {
-  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<int64_t>(seconds + 0.5);
   if (whole < 3600) return fmt::format("{} min {:02d} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02d} min", whole / 3600, whole / 60 % 60);

@@ -41,9 +41,14 @@ struct MemoryUse {
   size_t device_peak = 0, pinned = 0, host = 0;
 };
 
-/// One line of metrics.jsonl. speed: tokens per second at this step.
-json::Value metrics_line(const StepReport& report, double epoch, double time, double tokens_per_second,
-                         const MemoryUse& memory);
+/// What a line of metrics.jsonl says beside the step's own report.
+struct LineContext {
+  double epoch = 0, time = 0;          ///< after the step; Unix seconds
+  double tokens_per_second = 0;        ///< SpeedWindow's, the step included
+  double adam_gparams_per_second = 0;  ///< of host Adam's latest work
+  MemoryUse memory;
+};
+json::Value metrics_line(const StepReport& report, const LineContext& context);
 
 /// The line of an evaluation after `step` steps; version: of the weights that it read.
 json::Value evaluation_line(int64_t step, double loss, int64_t tokens, int64_t version);

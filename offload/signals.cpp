@@ -2,20 +2,23 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 
 namespace tandem {
 
 namespace {
 
-// A handler can reach nothing but this: the first signal's number, 0 before.
-volatile std::sig_atomic_t first_signal = 0;
+// A handler can reach nothing but this: the first signal's number, 0 before. Two threads may take one signal
+// each at the same moment.
+std::atomic<int> first_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a handler may not wait");
 
 int status_of(int signal) { return 128 + signal; }
 
 void on_signal(int signal) {
-  if (first_signal != 0) _exit(status_of(static_cast<int>(first_signal)));
-  first_signal = signal;
+  int first = 0;
+  if (!first_signal.compare_exchange_strong(first, signal)) _exit(status_of(first));
 }
 
 }  // namespace
@@ -43,7 +46,8 @@ StopSignals::~StopSignals() {
 }
 
 Status StopSignals::asked() const {
-  return first_signal == 0 ? Status::ok : static_cast<Status>(status_of(static_cast<int>(first_signal)));
+  const int first = first_signal;
+  return first == 0 ? Status::ok : static_cast<Status>(status_of(first));
 }
 
 }  // namespace tandem

@@ -205,23 +205,26 @@ class Trainer::Impl {
   void begin_reading() { reader_.emplace(mover()); }
   void end_reading() { reader_.reset(); }
 
-  void read_plane(Plane plane, BlockId block, Tensor out) {
+  void read_plane(Plane plane, BlockId block, Tensor out, int64_t first) {
     ASSERT(reader_.has_value(), "read_plane() outside begin_reading() and end_reading()");
     const BlockStates& states = states_.block(block);
     const Placement where = setup_.placement[static_cast<size_t>(block)];
+    const auto read = [&](Tensor from, Placement place) {
+      reader_->read(from.flat(first, out.numel()), place, out);
+    };
     switch (plane) {
       case Plane::master:
-        return reader_->read(states.master, where, out);
+        return read(states.master, where);
       case Plane::exp_avg:
-        return reader_->read(states.exp_avg, where, out);
+        return read(states.exp_avg, where);
       case Plane::exp_avg_sq:
-        return reader_->read(states.exp_avg_sq, where, out);
+        return read(states.exp_avg_sq, where);
       case Plane::lagged:
-        return reader_->read(ring_->device_weights(block), Placement::device, out);
+        return read(ring_->device_weights(block), Placement::device);
       case Plane::predicted:
-        return reader_->read(slots_.weights(block, next_), where, out);
+        return read(slots_.weights(block, next_), where);
       case Plane::weights:
-        return read_rounded(block, where, out);
+        return read_rounded(states.master.flat(first, out.numel()), where, out);
     }
   }
 
@@ -310,11 +313,11 @@ class Trainer::Impl {
     ++next_;
   }
 
-  void read_rounded(BlockId block, Placement where, Tensor out) {
-    if (where == Placement::host) return round_weights(workers_, out, states_.block(block).master);
-    std::vector<float> master(static_cast<size_t>(out.numel()));
-    const Tensor on_host(master.data(), DType::f32, {out.numel()});
-    reader_->read(states_.block(block).master, where, on_host);
+  void read_rounded(Tensor master, Placement where, Tensor out) {
+    if (where == Placement::host) return round_weights(workers_, out, master);
+    std::vector<float> landing(static_cast<size_t>(out.numel()));
+    const Tensor on_host(landing.data(), DType::f32, {out.numel()});
+    reader_->read(master, where, on_host);
     round_weights(workers_, out, on_host);
   }
 
@@ -384,8 +387,8 @@ bool Trainer::has_plane(Plane plane) const {
 void Trainer::begin_reading() {
   guarded(device_, [&] { impl_->begin_reading(); });
 }
-void Trainer::read_plane(Plane plane, BlockId block, Tensor out) {
-  guarded(device_, [&] { impl_->read_plane(plane, block, out); });
+void Trainer::read_plane(Plane plane, BlockId block, Tensor out, int64_t first) {
+  guarded(device_, [&] { impl_->read_plane(plane, block, out, first); });
 }
 void Trainer::end_reading() { impl_->end_reading(); }
 size_t Trainer::arena_peak() const { return impl_->arena_peak(); }

@@ -69,10 +69,10 @@ class Trainer {
   /// After quiesce(): what a checkpoint holds.
   [[nodiscard]] TrainState state() const;
   [[nodiscard]] bool has_plane(Plane plane) const;
-  /// out: [numel] on the host, fp32 for states, the training dtype for weights. With the staging of
-  /// begin_reading().
+  /// out: elements of the block from `first` on, on the host; fp32 for states, the training dtype for
+  /// weights. With the staging of begin_reading().
   void begin_reading();
-  void read_plane(Plane plane, BlockId block, Tensor out);
+  void read_plane(Plane plane, BlockId block, Tensor out, int64_t first = 0);
   void end_reading();
 
   /// The highest number of bytes that the activations' arena has held at once.

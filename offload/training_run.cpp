@@ -60,7 +60,6 @@ class Run {
         machine_(find_machine(config.device, config.where("device.kind"))),
         setup_(make_setup(config, model_.arch, table_, steps_, machine_.isa)),
         pinned_bytes_(plan_memory(setup_, table_).pinned_bytes()),
-        data_files_(data_files(config, data_)),
         folder_(config.output_dir),
         resolved_(json::dump(resolved(config), 2) + "\n"),
         printer_(steps_, config.steps_per_print, options.quiet) {}
@@ -68,22 +67,10 @@ class Run {
   RunResult run() {
     check_fits(config_, machine_, setup_, table_);
     check_inputs();
-    std::error_code ignored;
-    if (options_.resume && fs::exists(folder_.lock(), ignored)) lock_.emplace(folder_.lock());
-    choice_ = choose_checkpoint(folder_, options_.resume);
-    if (choice_.checkpoint) {
-      for (std::string& note :
-           check_differences(folder_, config_, model_.arch, options_.sets, *choice_.checkpoint, data_files_))
-        choice_.notes.push_back(std::move(note));
-      saved_.emplace(*choice_.checkpoint, table_);
-    }
+    choose();
     const uint64_t disk_free = free_disk_bytes(folder_.path());
     check_disk(disk_free);
-    if (!options_.quiet)
-      fmt::print(stderr, "{}", banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free));
-    warn_of_disk(disk_free);
-    for (const std::string& warning : choice_.warnings) printer_.note(warning, true);
-    for (const std::string& note : choice_.notes) printer_.note(note);
+    announce(disk_free);
     if (!options_.dry_run) in_folder();
     return result_;
   }
@@ -96,6 +83,19 @@ class Run {
       CHECK(!path || !lies_in(*path, folder_.checkpoints()), Status::usage,
             fmt::format("{} lies among the checkpoints of this run, which removes old ones", key),
             config_.where(key), "another output_dir, or --resume to go on with that run");
+  }
+
+  /// The checkpoint to start from, if any. Nobody may change the folder from here on.
+  void choose() {
+    std::error_code ignored;
+    if (options_.resume && fs::exists(folder_.lock(), ignored)) lock_.emplace(folder_.lock());
+    choice_ = choose_checkpoint(folder_, options_.resume);
+    data_files_ = data_files(config_, data_);
+    if (!choice_.checkpoint) return;
+    for (std::string& note :
+         check_differences(folder_, config_, model_.arch, options_.sets, *choice_.checkpoint, data_files_))
+      choice_.notes.push_back(std::move(note));
+    saved_.emplace(*choice_.checkpoint, table_);
   }
 
   [[nodiscard]] uint64_t bytes_per_save() const {
@@ -122,6 +122,14 @@ class Run {
                                 "later save will fail; a lower checkpoint.keep needs less",
                                 more, byte_text(bytes), bytes, byte_text(disk_free)),
                     true);
+  }
+
+  void announce(uint64_t disk_free) {
+    if (!options_.quiet)
+      fmt::print(stderr, "{}", banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free));
+    warn_of_disk(disk_free);
+    for (const std::string& warning : choice_.warnings) printer_.note(warning, true);
+    for (const std::string& note : choice_.notes) printer_.note(note);
   }
 
   void in_folder() {
@@ -234,9 +242,7 @@ class Run {
     while (const std::optional<StepReport> report = trainer_->take_report()) {
       const Decision& d = report->decision;
       speed_.add(d.step, d.tokens, report->times.total_ms * 1e-3);
-      const double samples = static_cast<double>(sample_at(d.step + 1));
-      metrics_->write(metrics_line(*report, samples / static_cast<double>(data_.train_range.count), now(),
-                                   speed_.tokens_per_second(), memory_use()));
+      metrics_->write(metrics_line(*report, context_of(*report)));
       printer_.step(*report, speed_);
       if (d.skipped)
         printer_.note(
@@ -251,6 +257,14 @@ class Run {
       result_.skipped += d.skipped ? 1 : 0;
     }
     result_.tokens_per_s = speed_.tokens_per_second();
+  }
+
+  [[nodiscard]] LineContext context_of(const StepReport& report) {
+    if (report.adam_seconds > 0)  // else the update of this step is still running: the latest rate stands
+      adam_rate_ = static_cast<double>(report.adam_parameters) / report.adam_seconds * 1e-9;
+    const auto samples = static_cast<double>(sample_at(report.decision.step + 1));
+    return {samples / static_cast<double>(data_.train_range.count), now(), speed_.tokens_per_second(),
+            adam_rate_, memory_use()};
   }
 
   /// The run's next sample after so many steps.
@@ -354,11 +368,11 @@ class Run {
   const Machine machine_;
   const TrainSetup setup_;
   const size_t pinned_bytes_;
-  const std::vector<DataFile> data_files_;
   const RunFolder folder_;
   const std::string resolved_;
   ProgressPrinter printer_;
   std::optional<RunLock> lock_;
+  std::vector<DataFile> data_files_;
   ResumeChoice choice_;
   std::optional<SavedPlanes> saved_;  ///< of the checkpoint that was chosen
   std::optional<MetricsFile> metrics_;
@@ -366,6 +380,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   const StopSignals* signals_ = nullptr;
   SpeedWindow speed_;
+  double adam_rate_ = 0;  ///< 1e9 parameters per second of host Adam
   uint64_t sample_ = 0;
   int64_t first_step_ = 0;                  ///< this process's
   int64_t saved_step_ = -1;                 ///< of the newest checkpoint

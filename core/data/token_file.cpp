@@ -178,6 +178,15 @@ void TokenFile::read(uint64_t first, std::span<int32_t> out) const {
   }
 }
 
+void TokenFile::check_tokens(uint64_t bytes) const {
+  constexpr uint64_t kAtOnce = 1 << 18;
+  if (static_cast<uint64_t>(vocab_) >> (8 * token_bytes_) != 0) return;
+  const uint64_t count = std::min(tokens_, bytes / token_bytes_);
+  std::vector<int32_t> tokens(std::min(count, kAtOnce));
+  for (uint64_t first = 0; first < count; first += tokens.size())
+    read(first, std::span(tokens).first(std::min<uint64_t>(tokens.size(), count - first)));
+}
+
 FileSum identity_of(const File& file) {
   constexpr uint64_t kBlock = 64 * 1024, kBlocks = 64;
   const uint64_t size = file.size();

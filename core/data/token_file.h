@@ -4,18 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include "core/data/token_format.h"
 #include "core/io/file.h"
 #include "core/io/hash.h"
 
 namespace tandem {
-
-/// How a token file is laid out.
-enum class TokenFormat : uint8_t {
-  automatic,  ///< by its magic number; a file without one must be named
-  llmc,       ///< llm.c: 256 int32 of header, then uint16 (GPT-2) or uint32 (Llama 3) tokens
-  nanogpt,    ///< nanoGPT: bare uint16
-  bytes,      ///< any file: each byte is a token
-};
 
 /// The format of that name, as in data.format. Error(usage) for a name that is unknown or not read yet;
 /// where: the place of the name, for the message.
@@ -32,6 +25,9 @@ class TokenFile {
   /// Fills out with the tokens from `first` on. Error(failed) with file, byte offset and id for a token that
   /// is not below vocab.
   void read(uint64_t first, std::span<int32_t> out) const;
+  /// Reads through the first `bytes` bytes of tokens, or all if there are fewer, so that one that is not
+  /// below vocab is found before the run. Costs nothing where no token of this width could be.
+  void check_tokens(uint64_t bytes) const;
 
  private:
   void open_llmc();

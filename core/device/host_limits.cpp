@@ -94,10 +94,15 @@ std::optional<size_t> resource_limit(decltype(RLIMIT_AS) resource) {
 
 }  // namespace
 
-size_t HostLimits::usable_bytes(size_t mappings) const {
+size_t HostLimits::resident_bytes() const {
   size_t usable = std::numeric_limits<size_t>::max();
   if (available_bytes) usable = std::min(usable, *available_bytes);
   if (cgroup_free_bytes) usable = std::min(usable, *cgroup_free_bytes);
+  return usable;
+}
+
+size_t HostLimits::usable_bytes(size_t mappings) const {
+  size_t usable = resident_bytes();
   if (address_space_bytes) usable = std::min(usable, *address_space_bytes / mappings);
   return usable;
 }

@@ -14,6 +14,8 @@ struct HostLimits {
   std::optional<size_t> address_space_bytes;  ///< RLIMIT_AS (ulimit -v) less what is mapped
   std::optional<size_t> memlock_bytes;        ///< RLIMIT_MEMLOCK; bounds mlock and io_uring, not pinning
 
+  /// The least of available and cgroup: memory that is really there. SIZE_MAX if nothing is known.
+  [[nodiscard]] size_t resident_bytes() const;
   /// The least of available, cgroup and address space, the last divided by how often each byte is mapped;
   /// SIZE_MAX if nothing is known.
   [[nodiscard]] size_t usable_bytes(size_t mappings = 1) const;

@@ -59,6 +59,14 @@ class Ops {
   /// dy*x*rstd. dx, dresidual, dy, x: [R, C] act; dw: [C] fp32.
   virtual void rms_norm_backward(Stream&, Tensor dx, Tensor dw, Tensor dresidual, Tensor dy, Tensor x,
                                  Tensor w, Tensor rstd) = 0;
+  /// y[r, :] = (x[r, :] - mean[r]) * rstd[r] * w + b, rstd[r] = 1/sqrt(var(x[r, :]) + eps), var with 1/C, in
+  /// fp32.  y, x: [R, C] act; w, b: [C] act; mean, rstd: [R] fp32.
+  virtual void layer_norm_forward(Stream&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor w, Tensor b,
+                                  float eps) = 0;
+  /// dx = dresidual + the norm's gradient (dresidual may be empty, or dx itself); dw[c] += sum over r of
+  /// dy*(x-mean)*rstd; db[c] += sum over r of dy. dx, dresidual, dy, x: [R, C] act; dw, db: [C] fp32.
+  virtual void layer_norm_backward(Stream&, Tensor dx, Tensor dw, Tensor db, Tensor dresidual, Tensor dy,
+                                   Tensor x, Tensor w, Tensor mean, Tensor rstd) = 0;
 
   // ---- products
   // -------------------------------------------------------------------------------------------------------
@@ -68,6 +76,10 @@ class Ops {
   virtual void linear_backward_input(Stream&, Tensor dx, Tensor dy, Tensor w, Into into = Into::replace) = 0;
   /// dw += dy^T * x, in fp32.  dw: [O, I] fp32; dy: [N, O] act; x: [N, I] act.
   virtual void linear_backward_weight(Stream&, Tensor dw, Tensor dy, Tensor x) = 0;
+  /// y[n, :] += bias, one rounding.  y: [N, O] act; bias: [O] act.
+  virtual void add_bias(Stream&, Tensor y, Tensor bias) = 0;
+  /// dbias[o] += sum over n of dy[n, o], in fp32.  dbias: [O] fp32; dy: [N, O] act.
+  virtual void bias_backward(Stream&, Tensor dbias, Tensor dy) = 0;
 
   // ---- attention
   // ------------------------------------------------------------------------------------------------------
@@ -89,6 +101,10 @@ class Ops {
   virtual void swiglu_forward(Stream&, Tensor y, Tensor gate, Tensor up) = 0;
   /// dgate, dup from dy. dgate may be gate's memory, dup up's.
   virtual void swiglu_backward(Stream&, Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) = 0;
+  /// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), "gelu_new".  All [N, F] act.
+  virtual void gelu_forward(Stream&, Tensor y, Tensor x) = 0;
+  /// dx from dy; dx may be x's memory.
+  virtual void gelu_backward(Stream&, Tensor dx, Tensor dy, Tensor x) = 0;
   /// y = a + b; y may be a or b.  All of one dtype and size.
   virtual void add(Stream&, Tensor y, Tensor a, Tensor b) = 0;
   /// dst = src in dst's dtype, nearest even.

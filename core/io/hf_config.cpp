@@ -10,12 +10,56 @@ namespace {
 
 using json::Node;
 
-/// What can be trained. The key of the table is model_type.
+/// Which keys of a config set the window of attention.
+enum class Windows : uint8_t { none, every_layer, chosen_layers };
+
+/// What can be trained, with transformers' defaults for absent keys. The key of the table is model_type.
 struct Family {
   std::string_view model_type, architecture;
+  int64_t vocab = 32000, intermediate = 11008, positions = 2048;
+  int64_t kv_heads = 0;          ///< 0: as many as heads
+  int64_t head_dim = 0;          ///< 0: hidden / heads
+  bool attention_bias = false;   ///< the key exists
+  bool mlp_bias = false;         ///< the key exists
+  bool always_qkv_bias = false;  ///< whatever the config says
+  bool qk_norm = false;
+  Windows windows = Windows::none;
+  bool gpt2_keys = false;  ///< n_embd and so on; no other member but vocab and positions counts
 };
-constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"}};
-constexpr std::string_view kRopeTypes = "default, linear, llama3";
+constexpr Family kFamilies[] = {
+    {.model_type = "llama", .architecture = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
+    {.model_type = "mistral",
+     .architecture = "MistralForCausalLM",
+     .intermediate = 14336,
+     .positions = 131072,
+     .kv_heads = 8,
+     .windows = Windows::every_layer},
+    {.model_type = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .vocab = 151936,
+     .intermediate = 22016,
+     .positions = 32768,
+     .kv_heads = 32,
+     .always_qkv_bias = true,
+     .windows = Windows::chosen_layers},
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .vocab = 151936,
+     .intermediate = 22016,
+     .positions = 32768,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .attention_bias = true,
+     .qk_norm = true,
+     .windows = Windows::chosen_layers},
+    {.model_type = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .vocab = 50257,
+     .positions = 1024,
+     .gpt2_keys = true},
+};
+constexpr int64_t kWindow = 4096, kMaxWindowLayers = 28;  // Mistral's and Qwen's defaults
+constexpr std::string_view kRopeTypes = "default, linear, llama3, yarn";
 
 // Bounds that no real model comes near; below them no count of parameters or bytes overflows 64 bits.
 constexpr int64_t kMostVocab = 1 << 28, kMostHidden = 1 << 20, kMostIntermediate = 1 << 24,
@@ -88,15 +132,8 @@ void check_variants(const Node& config) {
         fmt::format("the checkpoint is quantised ({})", method ? describe(*method) : "method not named"),
         "dequantise it first, or train from the original 16-bit checkpoint");
   }
-  for (const char* key : {"attention_bias", "mlp_bias"})
-    if (const auto bias = given(config, key); bias && bias->as_bool())
-      bias->fail(fmt::format("{} true: linear layers with a bias can't be trained yet", key),
-                 "choose a model without biases");
   if (const auto act = given(config, "hidden_act"); act && act->as_string() != "silu")
     act->fail(fmt::format("hidden_act {} is not supported", describe(act->value())), "supported: silu");
-  if (const auto dropout = given(config, "attention_dropout"); dropout && dropout->as_double() != 0)
-    dropout->fail(fmt::format("attention_dropout {} is not supported", describe(dropout->value())),
-                  "set it to 0 in a copy of config.json to train without dropout");
 }
 
 /// partial_rotary_factor stands beside the other rotary keys, old and new.
@@ -115,56 +152,68 @@ Node required(const Node& rope, std::string_view type, std::string_view key) {
   return *member;
 }
 
+void read_llama3(Rope& rope, const Node& object) {
+  rope.low_freq_factor = positive(required(object, "llama3", "low_freq_factor"));
+  rope.high_freq_factor = positive(required(object, "llama3", "high_freq_factor"));
+  rope.original_max_position =
+      integer(required(object, "llama3", "original_max_position_embeddings"), kMostPositions);
+  if (rope.high_freq_factor <= rope.low_freq_factor)
+    object.fail(fmt::format("high_freq_factor {} must be above low_freq_factor {}", rope.high_freq_factor,
+                            rope.low_freq_factor),
+                "compare with the publisher's config.json");
+}
+
+void read_yarn(Rope& rope, const Node& object, int64_t max_positions) {
+  for (const char* key : {"mscale", "mscale_all_dim"})
+    if (const auto scale = given(object, key))
+      scale->fail(fmt::format("{} is not supported", key), "set attention_factor to what it makes");
+  if (!object.bool_or("truncate", true))
+    object.fail("truncate false is not supported", "supported: true, the default");
+  rope.original_max_position =
+      integer_or(object, "original_max_position_embeddings", max_positions, kMostPositions);
+  rope.beta_fast = positive_or(object, "beta_fast", rope.beta_fast);
+  rope.beta_slow = positive_or(object, "beta_slow", rope.beta_slow);
+  const double usual = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
+  rope.attention_factor = positive_or(object, "attention_factor", usual);
+}
+
 /// Scaling from an object of the old (rope_scaling) or the new form (rope_parameters); theta is as in `rope`.
-Rope scaled(Rope rope, const Node& object) {
+Rope scaled(Rope rope, const Node& object, int64_t max_positions) {
   check_partial_rotary(object);
   auto name = given(object, "rope_type");
   if (!name) name = given(object, "type");
   if (!name) object.fail("the key \"rope_type\" is missing", fmt::format("supported: {}", kRopeTypes));
   const std::string& type = name->as_string();
   if (type == "default") return rope;
-  if (type != "linear" && type != "llama3")
+  if (type != "linear" && type != "llama3" && type != "yarn")
     name->fail(fmt::format("rope_type {} is not supported", describe(name->value())),
                fmt::format("supported: {}", kRopeTypes));
-  rope.scaling = type == "linear" ? RopeScaling::linear : RopeScaling::llama3;
   rope.factor = positive(required(object, type, "factor"));
-  if (rope.scaling == RopeScaling::linear) return rope;
-  rope.low_freq_factor = positive(required(object, type, "low_freq_factor"));
-  rope.high_freq_factor = positive(required(object, type, "high_freq_factor"));
-  rope.original_max_position =
-      integer(required(object, type, "original_max_position_embeddings"), kMostPositions);
-  if (rope.high_freq_factor <= rope.low_freq_factor)
-    object.fail(fmt::format("high_freq_factor {} must be above low_freq_factor {}", rope.high_freq_factor,
-                            rope.low_freq_factor),
-                "compare with the publisher's config.json");
+  rope.scaling = RopeScaling::linear;
+  if (type == "llama3") rope.scaling = RopeScaling::llama3, read_llama3(rope, object);
+  if (type == "yarn") rope.scaling = RopeScaling::yarn, read_yarn(rope, object, max_positions);
   return rope;
 }
 
 /// The new form: theta and scaling in one object; the type may be left out.
-Rope from_parameters(Rope rope, const Node& object) {
+Rope from_parameters(Rope rope, const Node& object, int64_t max_positions) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (const auto nested = given(object, layers))
       nested->fail("rotary parameters per layer type are not supported", "supported: one set for all layers");
   rope.theta = positive_or(object, "rope_theta", rope.theta);
-  if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object);
+  if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object, max_positions);
   check_partial_rotary(object);
   return rope;
 }
 
-bool same(const Rope& a, const Rope& b) {
-  return a.theta == b.theta && a.scaling == b.scaling && a.factor == b.factor &&
-         a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
-         a.original_max_position == b.original_max_position;
-}
-
-Rope rope_of(const Node& config) {
+Rope rope_of(const Node& config, int64_t max_positions) {
   check_partial_rotary(config);
   Rope plain;
   plain.theta = positive_or(config, "rope_theta", plain.theta);
   const auto old_form = given(config, "rope_scaling"), new_form = given(config, "rope_parameters");
-  if (!new_form) return old_form ? scaled(plain, *old_form) : plain;
-  const Rope rope = from_parameters(plain, *new_form);
-  if (old_form && !same(scaled({.theta = rope.theta}, *old_form), rope))
+  if (!new_form) return old_form ? scaled(plain, *old_form, max_positions) : plain;
+  const Rope rope = from_parameters(plain, *new_form, max_positions);
+  if (old_form && scaled({.theta = rope.theta}, *old_form, max_positions) != rope)
     old_form->fail("rope_scaling and rope_parameters disagree", "keep the one that is right");
   return rope;
 }
@@ -183,13 +232,109 @@ void check_heads(const Node& config, const Arch& arch) {
     refuse("head_dim", fmt::format("head_dim {} is odd; rotary embedding turns pairs", arch.head_dim));
 }
 
-int64_t head_dim_of(const Node& config, const Arch& arch) {
+int64_t kv_heads_of(const Node& config, const Family& family, const Arch& arch) {
+  const int64_t absent = family.kv_heads > 0 ? family.kv_heads : arch.heads;
+  const bool null = config.find("num_key_value_heads") && !given(config, "num_key_value_heads");
+  return null ? arch.heads : integer_or(config, "num_key_value_heads", absent, kMostHeads);
+}
+
+int64_t head_dim_of(const Node& config, const Family& family, const Arch& arch) {
   if (const auto member = given(config, "head_dim")) return integer(*member, kMostHeadDim);
+  if (family.head_dim > 0) return family.head_dim;
   if (arch.hidden % arch.heads != 0)
     config.fail(
         fmt::format("hidden_size {} is no multiple of num_attention_heads {}", arch.hidden, arch.heads),
         "set head_dim if it is not hidden_size / num_attention_heads");
   return arch.hidden / arch.heads;
+}
+
+/// The window in tokens; 0 where null says that attention is full.
+int64_t window_of(const Node& config) {
+  const bool null = config.find("sliding_window") && !given(config, "sliding_window");
+  return null ? 0 : integer_or(config, "sliding_window", kWindow, kMostPositions);
+}
+
+/// layer_types, which decides for itself which layers have the window.
+std::vector<int64_t> listed_windows(const Node& list, int64_t window, const Arch& arch) {
+  const std::vector<Node> types = list.items();
+  if (static_cast<int64_t>(types.size()) != arch.layers)
+    list.fail(fmt::format("layer_types has {} entries for {} layers", types.size(), arch.layers),
+              "one entry for each of num_hidden_layers");
+  std::vector<int64_t> windows;
+  for (const Node& type : types) {
+    const bool sliding = type.as_string() == "sliding_attention";
+    if (!sliding && type.as_string() != "full_attention")
+      type.fail(fmt::format("layer type {} is not supported", describe(type.value())),
+                "supported: full_attention, sliding_attention");
+    if (sliding && window == 0)
+      type.fail("the layer has a sliding window, but the config sets none",
+                "set use_sliding_window to true and sliding_window to its length");
+    windows.push_back(sliding ? window : 0);
+  }
+  return windows;
+}
+
+/// Of each layer, as Arch has them.
+std::vector<int64_t> windows_of(const Node& config, const Family& family, const Arch& arch) {
+  const auto layers = static_cast<size_t>(arch.layers);
+  if (family.windows == Windows::none) return {};
+  if (family.windows == Windows::every_layer) return std::vector<int64_t>(layers, window_of(config));
+  const int64_t window = config.bool_or("use_sliding_window", false) ? window_of(config) : 0;
+  if (const auto list = given(config, "layer_types")) return listed_windows(*list, window, arch);
+  std::vector<int64_t> windows(layers, window);
+  const auto first = given(config, "max_window_layers");  // may be 0, for all
+  const auto full = first ? first->value().whole_i64() : kMaxWindowLayers;
+  if (!full || *full < 0)
+    first->fail(fmt::format("max_window_layers must be 0 or more, but is {}", describe(first->value())),
+                "the layers before it have full attention");
+  std::fill_n(windows.begin(), std::min<size_t>(layers, static_cast<size_t>(*full)), 0);
+  return windows;
+}
+
+double dropout_of(const Node& config) {
+  const auto rate = given(config, "attention_dropout");
+  return rate ? rate->as_double() : 0;
+}
+
+void check_gpt2_variants(const Node& config) {
+  if (const auto act = given(config, "activation_function");
+      act && act->as_string() != "gelu_new" && act->as_string() != "gelu_pytorch_tanh")
+    act->fail(fmt::format("activation_function {} is not supported", describe(act->value())),
+              "supported: gelu_new, gelu_pytorch_tanh");
+  const std::pair<const char*, bool> supported[] = {{"scale_attn_weights", true},
+                                                    {"scale_attn_by_inverse_layer_idx", false},
+                                                    {"add_cross_attention", false}};
+  for (const auto& [key, plain] : supported)
+    if (config.bool_or(key, plain) != plain)
+      config.at(key).fail(fmt::format("{} {} is not supported", key, !plain),
+                          fmt::format("supported: {}", plain));
+}
+
+Arch parse_gpt2(const Node& config, const Family& family) {
+  check_gpt2_variants(config);
+  Arch arch;
+  arch.model_type = family.model_type;
+  arch.naming = Naming::gpt2;
+  arch.layer_norm = arch.learned_positions = arch.gelu = true;
+  arch.qkv_bias = arch.o_bias = arch.mlp_bias = true;
+  arch.vocab = integer_or(config, "vocab_size", family.vocab, kMostVocab);
+  arch.hidden = integer_or(config, "n_embd", 768, kMostHidden);
+  arch.intermediate = integer_or(config, "n_inner", 4 * arch.hidden, kMostIntermediate);
+  arch.layers = integer_or(config, "n_layer", 12, kMostLayers);
+  arch.heads = arch.kv_heads = integer_or(config, "n_head", 12, kMostHeads);
+  if (arch.hidden % arch.heads != 0)
+    config.fail(fmt::format("n_embd {} is no multiple of n_head {}", arch.hidden, arch.heads),
+                "compare with the config.json of the model's publisher");
+  arch.head_dim = arch.hidden / arch.heads;
+  arch.max_positions = integer_or(config, "n_positions", family.positions, int64_t{1} << 24);
+  arch.norm_eps = positive_or(config, "layer_norm_epsilon", 1e-5);
+  arch.tied = config.bool_or("tie_word_embeddings", true);
+  arch.initializer_range = positive_or(config, "initializer_range", 0.02);
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    const auto rate = given(config, key);
+    arch.dropout = std::max(arch.dropout, rate ? rate->as_double() : 0.1);
+  }
+  return arch;
 }
 
 /// Byte offset of a place in the text that the document was parsed from.
@@ -214,20 +359,27 @@ Arch parse_hf_config(const Node& config) {
   const Family& family = family_of(config);
   check_architecture(config, family);
   check_variants(config);
+  if (family.gpt2_keys) return parse_gpt2(config, family);
   Arch arch;
   arch.model_type = family.model_type;
-  arch.vocab = integer_or(config, "vocab_size", 32000, kMostVocab);
+  arch.vocab = integer_or(config, "vocab_size", family.vocab, kMostVocab);
   arch.hidden = integer_or(config, "hidden_size", 4096, kMostHidden);
-  arch.intermediate = integer_or(config, "intermediate_size", 11008, kMostIntermediate);
+  arch.intermediate = integer_or(config, "intermediate_size", family.intermediate, kMostIntermediate);
   arch.layers = integer_or(config, "num_hidden_layers", 32, kMostLayers);
   arch.heads = integer_or(config, "num_attention_heads", 32, kMostHeads);
-  arch.kv_heads = integer_or(config, "num_key_value_heads", arch.heads, kMostHeads);
-  arch.head_dim = head_dim_of(config, arch);
-  arch.max_positions = integer_or(config, "max_position_embeddings", 2048, kMostPositions);
+  arch.kv_heads = kv_heads_of(config, family, arch);
+  arch.head_dim = head_dim_of(config, family, arch);
+  arch.max_positions = integer_or(config, "max_position_embeddings", family.positions, kMostPositions);
   arch.norm_eps = positive_or(config, "rms_norm_eps", 1e-6);
   arch.tied = config.bool_or("tie_word_embeddings", false);
   arch.initializer_range = positive_or(config, "initializer_range", 0.02);
-  arch.rope = rope_of(config);
+  arch.rope = rope_of(config, arch.max_positions);
+  arch.o_bias = family.attention_bias && config.bool_or("attention_bias", false);
+  arch.qkv_bias = family.always_qkv_bias || arch.o_bias;
+  arch.mlp_bias = family.mlp_bias && config.bool_or("mlp_bias", false);
+  arch.qk_norm = family.qk_norm;
+  arch.windows = windows_of(config, family, arch);
+  arch.dropout = dropout_of(config);
   check_heads(config, arch);
   return arch;
 }

@@ -14,10 +14,11 @@ namespace tandem {
 /// Error(failed) with name:line:column.
 json::Document parse_hf_json(std::string_view text, std::string name);
 
-/// The architecture that a config describes. A missing key means the default of transformers' LlamaConfig, as
-/// does null. Whole reals count as integers. Whatever would compute something else than transformers does is
-/// refused by name: other model types and architectures, quantised checkpoints, biases, dropout, activations,
-/// rotary types. Errors have the document's status and place.
+/// The architecture that a config describes. A missing key means the default of transformers' class for its
+/// model_type, as does null where that has no meaning of its own. Whole reals count as integers. Whatever
+/// would compute something else than transformers does is refused by name: other model types and
+/// architectures, quantised checkpoints, activations, rotary types, layer types. Errors have the document's
+/// status and place. Dropout is read, never applied: whoever opens the model says so.
 Arch parse_hf_config(const json::Node& config);
 
 /// config.json for a run that starts from model.config: that object's own keys, plus model_type,

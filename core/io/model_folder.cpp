@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "core/base/glob.h"
 #include "core/io/hf_config.h"
@@ -13,9 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
-constexpr std::string_view kIgnored[] = {"*.rotary_emb.inv_freq"};  // buffers of old versions, computed anew
+constexpr std::string_view kIgnored[] = {"*.rotary_emb.inv_freq", "*.attn.bias",
+                                         "*.attn.masked_bias"};  // buffers of old versions, computed anew
+constexpr std::string_view kGpt2Prefix = "transformer.";
 constexpr uint64_t kLargestConfig = 16 << 20;
 
 std::string checked_folder(std::string path) {
@@ -41,7 +44,10 @@ Arch arch_of(const std::string& config_text, const std::string& folder) {
   return parse_hf_config(json::Node(document));
 }
 
-std::vector<uint64_t> unsigned_shape(const ParamSpec& spec) { return {spec.shape.begin(), spec.shape.end()}; }
+std::vector<uint64_t> unsigned_shape(const ParamSpec& spec) {
+  const std::vector<int64_t> shape = spec.stored_shape();
+  return {shape.begin(), shape.end()};
+}
 
 /// Why a parameter may be missing, from what is there instead.
 std::string advice(const ParamSpec& spec, const SafetensorsSet& weights) {
@@ -56,8 +62,8 @@ std::string advice(const ParamSpec& spec, const SafetensorsSet& weights) {
                      printable(weights.tensors().begin()->first));
 }
 
-void check_parameter(const ParamSpec& spec, const SafetensorsSet& weights, const std::string& folder) {
-  const LocatedTensor* stored = weights.find(spec.name);
+void check_parameter(const ParamSpec& spec, const LocatedTensor* stored, const SafetensorsSet& weights,
+                     const std::string& folder) {
   if (stored == nullptr)
     throw Error(Status::failed, "this weight is missing", place_of(folder, spec.name), advice(spec, weights));
   const std::string& dtype = stored->entry->dtype;
@@ -91,6 +97,51 @@ bool ignored_silently(const std::string& name) {
   return std::ranges::any_of(kIgnored, [&](std::string_view glob) { return glob_matches(glob, name); });
 }
 
+/// Elements of [out, in] from a file that holds [in, out], in chunks of the file's rows.
+void read_transposed(const LocatedTensor& stored, const ParamSpec& spec, int64_t first,
+                     std::span<float> out) {
+  constexpr int64_t kChunk = 1 << 20;
+  const int64_t outs = spec.shape[0], ins = spec.shape[1], count = static_cast<int64_t>(out.size());
+  const int64_t rows = std::max<int64_t>(1, kChunk / outs);
+  std::vector<float> chunk;
+  for (int64_t begin = 0; begin < ins; begin += rows) {
+    const int64_t end = std::min(begin + rows, ins);
+    chunk.resize(static_cast<size_t>((end - begin) * outs));
+    stored.file->read(*stored.entry, static_cast<uint64_t>(begin * outs), chunk);
+    for (int64_t o = first / ins; o * ins < first + count; ++o)
+      for (int64_t i = begin; i < end; ++i)
+        if (const int64_t at = o * ins + i - first; at >= 0 && at < count)
+          out[static_cast<size_t>(at)] = chunk[static_cast<size_t>((i - begin) * outs + o)];
+  }
+}
+
+/// A parameter's bytes in the order of the files. A transposed one is fetched whole and kept until the next.
+class StoredOrder {
+ public:
+  StoredOrder(const FetchParameter& fetch, size_t element) : fetch_(fetch), element_(element) {}
+  void read(const ParamSpec& spec, uint64_t offset, std::span<std::byte> out) {
+    if (!spec.transposed) return fetch_(spec, static_cast<int64_t>(offset / element_), out);
+    if (held_ != &spec) turn(spec);
+    std::ranges::copy(std::span(turned_).subspan(offset, out.size()), out.begin());
+  }
+
+ private:
+  void turn(const ParamSpec& spec) {
+    const auto outs = static_cast<size_t>(spec.shape[0]), ins = static_cast<size_t>(spec.shape[1]);
+    std::vector<std::byte> block(outs * ins * element_);
+    fetch_(spec, 0, block);
+    turned_.resize(block.size());
+    for (size_t o = 0; o < outs; ++o)
+      for (size_t i = 0; i < ins; ++i)
+        std::memcpy(&turned_[(i * outs + o) * element_], &block[(o * ins + i) * element_], element_);
+    held_ = &spec;
+  }
+  const FetchParameter& fetch_;
+  size_t element_;
+  const ParamSpec* held_ = nullptr;
+  std::vector<std::byte> turned_;
+};
+
 }  // namespace
 
 ModelFolder::ModelFolder(std::string path)
@@ -100,21 +151,29 @@ ModelFolder::ModelFolder(std::string path)
       weights_(path_),
       warnings_(weights_.warnings()) {
   form_.metadata = weights_.metadata();
-  check_parameters(ParamTable(arch_));
-  if (arch_.tied && weights_.find(kHead) != nullptr) check_tied_head();
+  if (arch_.naming == Naming::gpt2 && weights_.find("wte.weight") != nullptr)
+    form_.dropped_prefix = kGpt2Prefix;  // as in the hub's own gpt2
+  const ParamTable table(arch_);
+  check_parameters(table);
+  if (arch_.tied && weights_.find(kHead) != nullptr) check_tied_head(table);
   note_strays();
+  if (arch_.dropout > 0)
+    warnings_.push_back(
+        fmt::format("dropout is not applied (config.json names a rate of {})", arch_.dropout));
 }
 
 void ModelFolder::check_parameters(const ParamTable& table) {
   bool wide = false;
   for (const ParamSpec& spec : table.params()) {
-    check_parameter(spec, weights_, path_);
-    wide = wide || weights_.find(spec.name)->entry->dtype == "F64";
+    check_parameter(spec, find(spec.name), weights_, path_);
+    wide = wide || find(spec.name)->entry->dtype == "F64";
   }
   if (wide) warnings_.push_back("weights stored as F64 are rounded to fp32");
+  std::set<std::string> names = {arch_.tied ? kHead : ""};
+  for (const ParamSpec& spec : table.params()) names.insert(form_.stored_name(spec.name));
   std::vector<std::string> unknown;
   for (const auto& [name, tensor] : weights_.tensors()) {
-    const bool known = table.find(name) != nullptr || (arch_.tied && name == kHead) || ignored_silently(name);
+    const bool known = names.contains(name) || ignored_silently(name);
     if (!known) unknown.push_back(name);
   }
   if (!unknown.empty())
@@ -122,14 +181,15 @@ void ModelFolder::check_parameters(const ParamTable& table) {
                                     name_list(unknown)));
 }
 
-void ModelFolder::check_tied_head() {
-  const LocatedTensor &head = *weights_.find(kHead), &embedding = *weights_.find(kEmbedding);
+void ModelFolder::check_tied_head(const ParamTable& table) {
+  const std::string& name = table.params().front().name;  // the embedding
+  const LocatedTensor &head = *weights_.find(kHead), &embedding = *find(name);
   const auto count = static_cast<uint64_t>(arch_.vocab) * static_cast<uint64_t>(arch_.hidden);
   const bool same = converts_to_float(*head.entry) && head.entry->shape == embedding.entry->shape &&
                     same_values(head, embedding, count);
   CHECK(same, Status::failed,
         fmt::format("config.json ties the head to the embedding, but the stored head differs from \"{}\"",
-                    kEmbedding),
+                    name),
         head.place(),
         "set tie_word_embeddings to false in config.json to train both, or remove the stored head");
   form_.head_beside_tied_embedding = true;
@@ -150,10 +210,13 @@ void ModelFolder::note_strays() {
 }
 
 void ModelFolder::read(const ParamSpec& spec, int64_t first, std::span<float> out, NonFinite policy) const {
-  const LocatedTensor* stored = weights_.find(spec.name);
+  const LocatedTensor* stored = find(spec.name);
   ASSERT(stored != nullptr && first >= 0 && first + static_cast<int64_t>(out.size()) <= spec.numel,
          "elements {}+{} of \"{}\"", first, out.size(), spec.name);
-  stored->file->read(*stored->entry, static_cast<uint64_t>(first), out);
+  if (spec.transposed)
+    read_transposed(*stored, spec, first, out);
+  else
+    stored->file->read(*stored->entry, static_cast<uint64_t>(first), out);
   if (policy == NonFinite::accept) return;
   const auto bad = std::ranges::find_if(out, [](float x) { return non_finite(x); });
   CHECK(bad == out.end(), Status::failed,
@@ -164,16 +227,19 @@ void ModelFolder::read(const ParamSpec& spec, int64_t first, std::span<float> ou
 FileSums save_weights(const std::string& folder, const ParamTable& table, DType dtype, const StoredForm& form,
                       const FetchParameter& fetch, uint64_t shard_limit) {
   SafetensorsHeader header{{}, form.metadata};
-  for (const ParamSpec& spec : table.params())
-    header.entries.push_back({spec.name, std::string(safetensors_name(dtype)), unsigned_shape(spec)});
-  const ParamSpec* embedding = table.find(kEmbedding);
+  std::map<std::string, const ParamSpec*> sources;
+  const auto store = [&](const std::string& name, const ParamSpec& spec) {
+    header.entries.push_back({name, std::string(safetensors_name(dtype)), unsigned_shape(spec)});
+    sources[name] = &spec;
+  };
+  for (const ParamSpec& spec : table.params()) store(form.stored_name(spec.name), spec);
   if (form.head_beside_tied_embedding) {
     ASSERT(table.find(kHead) == nullptr, "a tied model has no head of its own");
-    header.entries.push_back({kHead, std::string(safetensors_name(dtype)), unsigned_shape(*embedding)});
+    store(kHead, table.params().front());
   }
+  StoredOrder order(fetch, size_of(dtype));
   const auto fetch_bytes = [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
-    const ParamSpec* spec = table.find(entry.name);
-    fetch(spec != nullptr ? *spec : *embedding, static_cast<int64_t>(offset / size_of(dtype)), out);
+    order.read(*sources.at(entry.name), offset, out);
   };
   return write_safetensors_set(folder, "model", header, shard_limit, fetch_bytes);
 }

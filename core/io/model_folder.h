@@ -18,6 +18,11 @@ enum class NonFinite : uint8_t { accept, refuse };
 struct StoredForm {
   bool head_beside_tied_embedding = false;  ///< lm_head.weight is stored although it is the embedding
   std::map<std::string, std::string> metadata = {};
+  std::string dropped_prefix = {};  ///< what the files' names lack of the parameters' ("transformer.")
+  /// The name in the files.
+  [[nodiscard]] std::string stored_name(const std::string& parameter) const {
+    return parameter.starts_with(dropped_prefix) ? parameter.substr(dropped_prefix.size()) : parameter;
+  }
 };
 
 /// A Hugging Face model folder, or a Tandem checkpoint's, which has the same layout. A folder that could be
@@ -34,14 +39,18 @@ class ModelFolder {
   [[nodiscard]] const StoredForm& stored_form() const { return form_; }
   /// What was left aside, one line each: stray files, tensors that belong to no parameter, an ignored index.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  /// Fills out with the parameter's elements from `first` on, as fp32, in large sequential reads. refuse:
+  /// Fills out with the parameter's elements from `first` on, as fp32, in large sequential reads; a
+  /// transposed parameter in the block's order, by a read of the whole tensor. refuse:
   /// Error(failed) with file and tensor at the first infinity or NaN. Serves several threads at once.
   void read(const ParamSpec& spec, int64_t first, std::span<float> out, NonFinite policy) const;
 
  private:
   void check_parameters(const ParamTable& table);
-  void check_tied_head();
+  void check_tied_head(const ParamTable& table);
   void note_strays();
+  [[nodiscard]] const LocatedTensor* find(const std::string& parameter) const {
+    return weights_.find(form_.stored_name(parameter));
+  }
   std::string path_;
   std::string config_text_;
   Arch arch_;

@@ -1,5 +1,6 @@
 #include "core/model/arch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -19,6 +20,23 @@ double llama3(const Rope& rope, double frequency) {
   return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
+/// The pair, as a real number, that turns so many times over the original length.
+double pair_of_turns(const Rope& rope, int64_t head_dim, double turns) {
+  const double original = static_cast<double>(rope.original_max_position);
+  return static_cast<double>(head_dim) * std::log(original / (turns * 2.0 * std::numbers::pi)) /
+         (2.0 * std::log(rope.theta));
+}
+
+/// YaRN: fast pairs kept, slow ones divided by factor, a linear blend over the pairs in between.
+double yarn(const Rope& rope, int64_t head_dim, size_t pair, double frequency) {
+  const double low = std::max(std::floor(pair_of_turns(rope, head_dim, rope.beta_fast)), 0.0);
+  double high =
+      std::min(std::ceil(pair_of_turns(rope, head_dim, rope.beta_slow)), static_cast<double>(head_dim - 1));
+  if (high == low) high += 0.001;  // transformers' guard against a division by zero
+  const double slow = std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
+  return slow * frequency / rope.factor + (1.0 - slow) * frequency;
+}
+
 }  // namespace
 
 std::vector<double> rope_inverse_frequencies(const Rope& rope, int64_t head_dim) {
@@ -34,6 +52,9 @@ std::vector<double> rope_inverse_frequencies(const Rope& rope, int64_t head_dim)
         break;
       case RopeScaling::llama3:
         frequencies[j] = llama3(rope, plain);
+        break;
+      case RopeScaling::yarn:
+        frequencies[j] = yarn(rope, head_dim, j, plain);
         break;
     }
   }

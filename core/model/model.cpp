@@ -15,11 +15,11 @@ size_t rounded(int64_t elements, DType dtype) {
   return Arena::rounded(static_cast<size_t>(elements) * size_of(dtype));
 }
 
-/// Scratch of the head: the normed input and its gradient, rstd, the final norm's output, one chunk of logits
-/// and of their gradient.
+/// Scratch of the head: the normed input and its gradient, the norm's statistics, the final norm's output,
+/// one chunk of logits and of their gradient.
 size_t head_bytes(const Arch& arch, DType dtype, int64_t tokens, bool gradients) {
   const int64_t rows = std::min(tokens, head_chunk_rows(arch));
-  size_t bytes = rounded(tokens * arch.hidden, dtype) + rounded(tokens, DType::f32) +
+  size_t bytes = rounded(tokens * arch.hidden, dtype) + NormStatistics::bytes(arch.layer_norm, tokens) +
                  rounded(rows * arch.vocab, DType::f32);
   if (gradients) bytes += rounded(tokens * arch.hidden, dtype);
   if (gradients && dtype != DType::f32) bytes += rounded(rows * arch.vocab, dtype);
@@ -72,17 +72,7 @@ class Model::Impl {
   Impl(const Arch& arch, const ParamTable& table, Device& device, HostMemory& host, DType dtype,
        int64_t length, Stream& stream)
       : arch_(arch), table_(table), device_(device), ops_(device.ops()), dtype_(dtype), length_(length) {
-    const int64_t half = arch.head_dim / 2;
-    table_buffer_ = device.allocate(table_bytes(arch, length), "tables");
-    table_staging_ = host.allocate(table_bytes(arch, length), "tables");
-    staging_pin_ = device.pin({static_cast<std::byte*>(table_staging_.raw()), table_staging_.bytes()});
-    const Tensor host_cos = table_staging_.tensor(DType::f32, {length, half});
-    const Tensor host_sin = table_staging_.tensor(DType::f32, {length, half}, host_cos.bytes());
-    fill_tables(host_cos.data<float>(), host_sin.data<float>());
-    rotary_.cos = table_buffer_.tensor(DType::f32, {length, half});
-    rotary_.sin = table_buffer_.tensor(DType::f32, {length, half}, rotary_.cos.bytes());
-    stream.copy(rotary_.cos, host_cos);
-    stream.copy(rotary_.sin, host_sin);
+    if (!arch.learned_positions) make_tables(device, host, stream);
   }
 
   Activations forward(std::span<const Batch> group, int64_t version, Keep keep, ParamSource& source,
@@ -97,9 +87,8 @@ class Model::Impl {
     s.range("forward embedding");
     {
       const Lease lease = source.acquire(0, version, Pass::forward, s);
-      const Tensor weight = ParamTable::view(table_.of_block(0)[0], lease.weights());
       for (const Batch& batch : group)
-        look_up(parts.inputs[0].emplace_back(hidden(arena, shape)), weight, batch, s);
+        look_up(parts.inputs[0].emplace_back(hidden(arena, shape)), lease.weights(), batch, s);
     }
     for (int64_t layer = 0; layer < arch_.layers; ++layer) {
       const size_t l = static_cast<size_t>(layer);
@@ -114,7 +103,7 @@ class Model::Impl {
         if (keep == Keep::all) parts.kept_memory[l].push_back(bytes(arena, LayerActivations::bytes(shape)));
         Scratch scratch(device_, s, keep == Keep::all ? parts.kept_memory[l][m] : parts.scratch);
         LayerActivations a(shape, scratch);
-        layer_forward(ops_, s, shape, rotary_, weights, a, y, parts.inputs[l][m]);
+        layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_, weights, a, y, parts.inputs[l][m]);
         if (keep == Keep::all) parts.kept[l].push_back(a);
       }
     }
@@ -130,9 +119,8 @@ class Model::Impl {
     parts.inputs.pop_back();
     layers_backward(shape, parts, version, source, sink, s);
     s.range("backward embedding");
-    const Tensor dtable = ParamTable::view(table_.of_block(0)[0], sink.open(0, s));
-    for (size_t m = 0; m < group.size(); ++m)
-      ops_.embedding_backward(s, dtable, d[m], group[m].tokens.flat());
+    const Tensor grads = sink.open(0, s);
+    for (size_t m = 0; m < group.size(); ++m) look_up_backward(grads, d[m], group[m], s);
     sink.close(0, s);
   }
 
@@ -147,7 +135,7 @@ class Model::Impl {
     s.range("evaluate embedding");
     {
       const Lease lease = source.acquire(0, version, Pass::evaluate, s);
-      look_up(x, ParamTable::view(table_.of_block(0)[0], lease.weights()), batch, s);
+      look_up(x, lease.weights(), batch, s);
     }
     for (int64_t layer = 0; layer < arch_.layers; ++layer) {
       const auto block = static_cast<BlockId>(layer + 1);
@@ -155,7 +143,8 @@ class Model::Impl {
       const Lease lease = source.acquire(block, version, Pass::evaluate, s);
       Scratch scratch(device_, s, memory);
       LayerActivations a(shape, scratch);
-      layer_forward(ops_, s, shape, rotary_, LayerParams(table_, block, lease.weights()), a, y, x);
+      layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_,
+                    LayerParams(table_, block, lease.weights()), a, y, x);
       std::swap(x, y);
     }
     evaluate_head(shape, x, memory, version, source, s, chunk);
@@ -178,32 +167,69 @@ class Model::Impl {
   }
   [[nodiscard]] BlockId head_block() const { return static_cast<BlockId>(arch_.layers + 1); }
 
+  void make_tables(Device& device, HostMemory& host, Stream& stream) {
+    const int64_t half = arch_.head_dim / 2;
+    table_buffer_ = device.allocate(table_bytes(arch_, length_), "tables");
+    table_staging_ = host.allocate(table_bytes(arch_, length_), "tables");
+    staging_pin_ = device.pin({static_cast<std::byte*>(table_staging_.raw()), table_staging_.bytes()});
+    const Tensor host_cos = table_staging_.tensor(DType::f32, {length_, half});
+    const Tensor host_sin = table_staging_.tensor(DType::f32, {length_, half}, host_cos.bytes());
+    fill_tables(host_cos.data<float>(), host_sin.data<float>());
+    rotary_.cos = table_buffer_.tensor(DType::f32, {length_, half});
+    rotary_.sin = table_buffer_.tensor(DType::f32, {length_, half}, rotary_.cos.bytes());
+    stream.copy(rotary_.cos, host_cos);
+    stream.copy(rotary_.sin, host_sin);
+  }
+
   /// Angles in double, rounded once to fp32.
   void fill_tables(float* cosines, float* sines) const {
     const std::vector<double> frequencies = rope_inverse_frequencies(arch_.rope, arch_.head_dim);
     for (int64_t t = 0; t < length_; ++t)
       for (const double frequency : frequencies) {
-        *cosines++ = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-        *sines++ = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+        const double angle = static_cast<double>(t) * frequency;
+        *cosines++ = static_cast<float>(arch_.rope.attention_factor * std::cos(angle));
+        *sines++ = static_cast<float>(arch_.rope.attention_factor * std::sin(angle));
       }
   }
 
-  void look_up(Tensor y, Tensor weight, const Batch& batch, Stream& s) {
-    ops_.embedding_forward(s, y, weight, batch.tokens.flat());
+  /// The first T rows of the positions' table: one vector that is added to every sequence.
+  [[nodiscard]] Tensor positions(Tensor block, const Batch& batch) const {
+    return table_.part(0, Role::positions, block).rows(0, batch.tokens.dim(1)).flat();
+  }
+  /// [N, H] as one row per sequence.
+  [[nodiscard]] static Tensor sequences(Tensor t, const Batch& batch) {
+    return t.view({batch.tokens.dim(0), t.numel() / batch.tokens.dim(0)});
+  }
+
+  void look_up(Tensor y, Tensor block, const Batch& batch, Stream& s) {
+    ops_.embedding_forward(s, y, table_.part(0, Role::embedding, block), batch.tokens.flat());
+    if (arch_.learned_positions) ops_.add_bias(s, sequences(y, batch), positions(block, batch));
+  }
+  void look_up_backward(Tensor grads, Tensor d, const Batch& batch, Stream& s) {
+    ops_.embedding_backward(s, table_.part(0, Role::embedding, grads), d, batch.tokens.flat());
+    if (arch_.learned_positions) ops_.bias_backward(s, positions(grads, batch), sequences(d, batch));
   }
 
   /// The leases of the head: its own block, and the embedding's where the two are tied.
   struct Head {
     Lease own, tied;
-    Tensor norm, weight;  // [H], [V, H]
+    NormParams norm;
+    Tensor weight;  // [V, H]
   };
+  [[nodiscard]] NormParams final_norm(Tensor own) const {
+    return {table_.part(head_block(), Role::final_norm, own),
+            table_.part(head_block(), Role::final_norm_bias, own)};
+  }
+  /// Of the embedding's block where the two are tied, else of the head's own.
+  [[nodiscard]] Tensor head_matrix(Tensor tied, Tensor own) const {
+    return arch_.tied ? table_.part(0, Role::embedding, tied) : table_.part(head_block(), Role::head, own);
+  }
   Head lease_head(int64_t version, Pass pass, ParamSource& source, Stream& s) {
     Head head;
     if (arch_.tied) head.tied = source.acquire(0, version, pass, s);
     head.own = source.acquire(head_block(), version, pass, s);
-    head.norm = ParamTable::view(table_.of_block(head_block())[0], head.own.weights());
-    head.weight = arch_.tied ? ParamTable::view(table_.of_block(0)[0], head.tied.weights())
-                             : ParamTable::view(table_.of_block(head_block())[1], head.own.weights());
+    head.norm = final_norm(head.own.weights());
+    head.weight = head_matrix(head.tied.weights(), head.own.weights());
     return head;
   }
 
@@ -215,17 +241,17 @@ class Model::Impl {
     Head head = lease_head(version, Pass::backward, source, s);
     const Tensor tied_grads = arch_.tied ? sink.open(0, s) : Tensor{};
     const Tensor own_grads = sink.open(head_block(), s);
-    const Tensor dnorm = ParamTable::view(table_.of_block(head_block())[0], own_grads);
-    const Tensor dweight = arch_.tied ? ParamTable::view(table_.of_block(0)[0], tied_grads)
-                                      : ParamTable::view(table_.of_block(head_block())[1], own_grads);
+    const NormParams dnorm = final_norm(own_grads);
+    const Tensor dweight = head_matrix(tied_grads, own_grads);
     const int64_t n = shape.tokens(), rows = std::min(n, head_chunk_rows(arch_));
     for (size_t m = 0; m < group.size(); ++m) {
       Scratch scratch(device_, s, parts.scratch);
-      const Tensor normed = scratch.take(dtype_, {n, arch_.hidden}), rstd = scratch.take(DType::f32, {n});
+      const Tensor normed = scratch.take(dtype_, {n, arch_.hidden});
+      const NormStatistics stats(arch_.layer_norm, n, scratch);
       const Tensor dnormed = scratch.take(dtype_, {n, arch_.hidden});
       const Tensor logits = scratch.take(DType::f32, {rows, arch_.vocab});
       const Tensor dlogits = dtype_ == DType::f32 ? logits : scratch.take(dtype_, {rows, arch_.vocab});
-      ops_.rms_norm_forward(s, normed, rstd, x[m], head.norm, shape.eps);
+      norm_forward(ops_, s, normed, stats, x[m], head.norm, shape.eps);
       for (int64_t begin = 0; begin < n; begin += rows) {
         const int64_t count = std::min(rows, n - begin);
         const Tensor chunk = logits.rows(0, count), dchunk = dlogits.rows(0, count),
@@ -236,7 +262,7 @@ class Model::Impl {
         ops_.linear_backward_input(s, dnormed.rows(begin, count), dchunk, head.weight);
         ops_.linear_backward_weight(s, dweight, dchunk, in);
       }
-      ops_.rms_norm_backward(s, d[m], dnorm, Tensor{}, dnormed, x[m], head.norm, rstd);
+      norm_backward(ops_, s, d[m], dnorm, Tensor{}, dnormed, x[m], head.norm, stats);
     }
     head.own.release();
     head.tied.release();
@@ -244,12 +270,13 @@ class Model::Impl {
     if (arch_.tied) sink.close(0, s);
   }
 
-  void layers_backward(const LayerShape& shape, Activations::Parts& parts, int64_t version,
+  void layers_backward(const LayerShape& any_layer, Activations::Parts& parts, int64_t version,
                        ParamSource& source, GradSink& sink, Stream& s) {
     const Inputs& d = parts.gradients;
     const bool kept = !parts.kept.empty();
     for (int64_t layer = arch_.layers - 1; layer >= 0; --layer) {
       const auto block = static_cast<BlockId>(layer + 1);
+      const LayerShape shape = any_layer.of_layer(arch_, layer);
       s.range(fmt::format("backward layer {}", layer));
       source.prefetch(block - 1, Pass::backward);
       Lease lease = source.acquire(block, version, Pass::backward, s);
@@ -281,9 +308,10 @@ class Model::Impl {
     const Head head = lease_head(version, Pass::evaluate, source, s);
     const int64_t n = shape.tokens(), rows = std::min(n, head_chunk_rows(arch_));
     Scratch scratch(device_, s, memory);
-    const Tensor normed = scratch.take(dtype_, {n, arch_.hidden}), rstd = scratch.take(DType::f32, {n});
+    const Tensor normed = scratch.take(dtype_, {n, arch_.hidden});
+    const NormStatistics stats(arch_.layer_norm, n, scratch);
     const Tensor logits = scratch.take(DType::f32, {rows, arch_.vocab});
-    ops_.rms_norm_forward(s, normed, rstd, x, head.norm, shape.eps);
+    norm_forward(ops_, s, normed, stats, x, head.norm, shape.eps);
     for (int64_t begin = 0; begin < n; begin += rows) {
       const int64_t count = std::min(rows, n - begin);
       const Tensor out = logits.rows(0, count);
@@ -313,6 +341,7 @@ Model::Model(const Arch& arch, const ParamTable& table, Device& device, HostMemo
 Model::~Model() = default;
 
 size_t Model::table_bytes(const Arch& arch, int64_t length) {
+  if (arch.learned_positions) return 0;
   return static_cast<size_t>(2 * length * (arch.head_dim / 2)) * sizeof(float);
 }
 

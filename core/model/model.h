@@ -71,7 +71,7 @@ class Model {
         int64_t length, Stream& stream);
   ~Model();
 
-  /// Bytes of the rotary tables, on the device and (pinned) on the host.
+  /// Bytes of the rotary tables (none where positions are learned), on the device and (pinned) on the host.
   static size_t table_bytes(const Arch& arch, int64_t length);
 
   /// Up to the input of the head. The arena must have model_bytes().

@@ -15,17 +15,52 @@ using BlockId = int;
 /// Why a block's weights are read. Evaluation's leases don't count among a step's uses.
 enum class Pass : uint8_t { forward, backward, evaluate };
 
-enum class Init : uint8_t { normal, ones };
+enum class Init : uint8_t { normal, ones, zeros };
+
+/// What a parameter does in its block, whatever its family calls it.
+enum class Role : uint8_t {
+  embedding,
+  positions,
+  norm1,
+  norm1_bias,
+  qkv,  ///< rows of q, then of k, then of v, in equal parts
+  qkv_bias,
+  q,
+  q_bias,
+  k,
+  k_bias,
+  v,
+  v_bias,
+  q_norm,
+  k_norm,
+  o,
+  o_bias,
+  norm2,
+  norm2_bias,
+  gate,
+  gate_bias,
+  up,
+  up_bias,
+  down,
+  down_bias,
+  final_norm,
+  final_norm_bias,
+  head,
+};
 
 /// One parameter: a tensor under its Hugging Face name, inside the flat memory of its block.
 struct ParamSpec {
   std::string name;            ///< "model.layers.3.mlp.up_proj.weight", as stored in model files
-  std::vector<int64_t> shape;  ///< as stored
+  std::vector<int64_t> shape;  ///< in the block; linear weights are [out, in]
+  bool transposed = false;     ///< model files hold it as [in, out]
+  Role role = Role::embedding;
   BlockId block = 0;
   int64_t offset = 0;  ///< elements from the block's start; a multiple of 64
   int64_t numel = 0;
   bool decay = false;        ///< weight decay applies: rank >= 2 and not named in optimizer.params.no_decay
   Init init = Init::normal;  ///< normal: mean 0, std initializer_range
+  /// The shape in model files.
+  [[nodiscard]] std::vector<int64_t> stored_shape() const;
 };
 
 /// The unit of lease, gradient bucket, optimizer step, upload and checkpoint entry.
@@ -67,10 +102,19 @@ class ParamTable {
   [[nodiscard]] std::vector<DecayRange> decay_ranges(BlockId id) const;
   /// The parameter as a tensor in its block's flat memory.
   [[nodiscard]] static Tensor view(const ParamSpec& spec, Tensor block);
+  /// The block's parameter of that role in its flat memory; empty if the block has none.
+  [[nodiscard]] Tensor part(BlockId id, Role role, Tensor flat) const;
 
  private:
   void add_block(std::string name, int forward_uses, int backward_uses, int grad_uses);
-  void add(std::string name, std::vector<int64_t> shape, Init init);
+  ParamSpec& add(Role role, std::string name, std::vector<int64_t> shape, Init init);
+  void add_layer_norm(Role weight, Role bias, const std::string& name, int64_t width);
+  void add_conv1d(Role weight, Role bias, const std::string& name, int64_t out, int64_t in);
+  void add_gpt2(const Arch& arch);
+  void add_gpt2_layer(const Arch& arch, const std::string& prefix);
+  void add_llama(const Arch& arch);
+  void add_linear(Role weight, Role bias, const std::string& name, int64_t out, int64_t in, bool biased);
+  void add_layer(const Arch& arch, const std::string& prefix);
   std::vector<ParamSpec> params_;
   std::vector<BlockSpec> blocks_;
   int64_t parameter_count_ = 0, padded_count_ = 0;

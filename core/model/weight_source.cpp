@@ -21,8 +21,8 @@ double uniform(uint32_t high, uint32_t low) {
 void SeededWeights::read(const ParamSpec& spec, std::span<float> out) {
   ASSERT(static_cast<int64_t>(out.size()) == spec.numel, "{} values for {} of {}", out.size(), spec.name,
          spec.numel);
-  if (spec.init == Init::ones) {
-    std::fill(out.begin(), out.end(), 1.0f);
+  if (spec.init != Init::normal) {
+    std::fill(out.begin(), out.end(), spec.init == Init::ones ? 1.0f : 0.0f);
     return;
   }
   const auto index = static_cast<uint64_t>(&spec - table_.params().data());

@@ -15,7 +15,7 @@ class WeightSource {
 };
 
 /// Normal values with standard deviation `range` (Box-Muller in double over Philox by seed, parameter and
-/// element), norms ones.
+/// element), norms ones, biases zeros.
 class SeededWeights : public WeightSource {
  public:
   SeededWeights(const ParamTable& table, uint64_t seed, double range)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "core/data/token_format.h"
 #include "core/io/json.h"
 #include "core/run/loss_scale.h"
 #include "core/run/lr_schedule.h"
@@ -91,10 +92,9 @@ struct Config {
   } model;
 
   struct Data {
-    enum class Format : uint8_t { automatic, llmc, nanogpt, bytes };
     std::vector<std::string> train, eval;  ///< absolute
     double eval_split = 0;
-    Format format = Format::automatic;
+    TokenFormat format = TokenFormat::automatic;
     int64_t sequence_length = 0;
     bool shuffle = true;
   } data;

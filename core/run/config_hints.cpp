@@ -1,7 +1,7 @@
 // The nearest valid key for one that is not known.
 #include <algorithm>
-#include <numeric>
 
+#include "core/base/edit_distance.h"
 #include "core/run/config_fields.h"
 
 namespace tandem {
@@ -18,22 +18,10 @@ std::string folded(std::string_view name) {
   return out;
 }
 
-/// Characters to insert and delete between the folded names, of at most 64 characters each. No replacing: a
-/// missing word ("warmup_steps") is nearer than another one.
+/// Between the folded names, of at most 64 characters each. No replacing: a missing word ("warmup_steps") is
+/// nearer than another one.
 size_t distance(std::string_view left, std::string_view right) {
-  const std::string a = folded(left.substr(0, 64)), b = folded(right.substr(0, 64));
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 2);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
+  return edit_distance(folded(left.substr(0, 64)), folded(right.substr(0, 64)), 2);
 }
 
 std::pair<std::string_view, std::string_view> split(std::string_view key) {

@@ -145,7 +145,7 @@ Config read(json::Document document, std::vector<Error> errors, const std::files
         reading.config.document.where(root.at), "{ ... }");
   apply_sets(reading, sets);
   walk(reading, root, "");
-  const auto base = std::filesystem::absolute(base_dir);
+  const auto base = std::filesystem::current_path() / base_dir;  // absolute() refuses an empty path
   for (const Field& field : config_fields()) read_field(reading, field, base);
   apply_rules(reading);
   if (!reading.errors.empty()) throw ErrorList(std::move(reading.errors));

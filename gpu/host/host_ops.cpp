@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "gpu/host/kernels/attention.h"
+#include "gpu/host/kernels/bias.h"
 #include "gpu/host/kernels/embedding.h"
+#include "gpu/host/kernels/layer_norm.h"
 #include "gpu/host/kernels/loss.h"
 #include "gpu/host/kernels/norm.h"
 #include "gpu/host/kernels/optimizer.h"
@@ -92,6 +94,24 @@ class HostOps : public Ops {
     launch(stream, "rms_norm_backward", {dw, dresidual, dy, x, w, rstd}, {dx, dw}, gpu::rms_norm_backward, dx,
            dw, dresidual, dy, x, w, rstd);
   }
+  void layer_norm_forward(Stream& stream, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor w, Tensor b,
+                          float eps) override {
+    expect_layer_norm(x, w, mean, rstd);
+    expect("y", y, x.dtype(), {x.dim(0), x.dim(1)});
+    expect("b", b, x.dtype(), {x.dim(1)});
+    launch(stream, "layer_norm_forward", {x, w, b}, {y, mean, rstd}, gpu::layer_norm_forward, y, mean, rstd,
+           x, w, b, eps);
+  }
+  void layer_norm_backward(Stream& stream, Tensor dx, Tensor dw, Tensor db, Tensor dresidual, Tensor dy,
+                           Tensor x, Tensor w, Tensor mean, Tensor rstd) override {
+    expect_layer_norm(x, w, mean, rstd);
+    for (const auto& [name, t] : {std::pair{"dx", dx}, {"dy", dy}})
+      expect(name, t, x.dtype(), {x.dim(0), x.dim(1)});
+    if (!dresidual.empty()) expect("dresidual", dresidual, x.dtype(), {x.dim(0), x.dim(1)});
+    for (const auto& [name, t] : {std::pair{"dw", dw}, {"db", db}}) expect(name, t, DType::f32, {x.dim(1)});
+    launch(stream, "layer_norm_backward", {dw, db, dresidual, dy, x, w, mean, rstd}, {dx, dw, db},
+           gpu::layer_norm_backward, dx, dw, db, dresidual, dy, x, w, mean, rstd);
+  }
 
   void linear_forward(Stream& stream, Tensor y, Tensor x, Tensor w, Into into) override {
     multiply(stream, "linear_forward", Storage::nt, y, x, w, into);
@@ -102,6 +122,19 @@ class HostOps : public Ops {
   void linear_backward_weight(Stream& stream, Tensor dw, Tensor dy, Tensor x) override {
     ASSERT(dw.dtype() == DType::f32, "dw is {}, not float32", name_of(dw.dtype()));
     multiply(stream, "linear_backward_weight", Storage::tn, dw, dy, x, Into::add);
+  }
+
+  void add_bias(Stream& stream, Tensor y, Tensor bias) override {
+    expect_act("y", y);
+    expect_rank("y", y, 2);
+    expect("bias", bias, y.dtype(), {y.dim(1)});
+    launch(stream, "add_bias", {y, bias}, {y}, gpu::add_bias, y, bias);
+  }
+  void bias_backward(Stream& stream, Tensor dbias, Tensor dy) override {
+    expect_act("dy", dy);
+    expect_rank("dy", dy, 2);
+    expect("dbias", dbias, DType::f32, {dy.dim(1)});
+    launch(stream, "bias_backward", {dbias, dy}, {dbias}, gpu::bias_backward, dbias, dy);
   }
 
   void rope(Stream& stream, Tensor y, Tensor x, Tensor cos, Tensor sin, int direction) override {
@@ -148,6 +181,19 @@ class HostOps : public Ops {
       expect(name, t, dy.dtype(), {dy.dim(0), dy.dim(1)});
     launch(stream, "swiglu_backward", {dy, gate, up}, {dgate, dup}, gpu::swiglu_backward, dgate, dup, dy,
            gate, up);
+  }
+  void gelu_forward(Stream& stream, Tensor y, Tensor x) override {
+    expect_act("x", x);
+    expect_rank("x", x, 2);
+    expect("y", y, x.dtype(), {x.dim(0), x.dim(1)});
+    launch(stream, "gelu_forward", {x}, {y}, gpu::gelu_forward, y, x);
+  }
+  void gelu_backward(Stream& stream, Tensor dx, Tensor dy, Tensor x) override {
+    expect_act("x", x);
+    expect_rank("x", x, 2);
+    for (const auto& [name, t] : {std::pair{"dx", dx}, {"dy", dy}})
+      expect(name, t, x.dtype(), {x.dim(0), x.dim(1)});
+    launch(stream, "gelu_backward", {dy, x}, {dx}, gpu::gelu_backward, dx, dy, x);
   }
   void add(Stream& stream, Tensor y, Tensor a, Tensor b) override {
     expect_act("y", y);
@@ -221,6 +267,14 @@ class HostOps : public Ops {
     std::vector<Tensor> reads = {a, b};
     if (into == Into::add) reads.push_back(c);
     launch(stream, name, std::move(reads), {c}, product, storage, c, a, b, into);
+  }
+
+  static void expect_layer_norm(const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd) {
+    expect_act("x", x);
+    expect_rank("x", x, 2);
+    expect("w", w, x.dtype(), {x.dim(1)});
+    expect("mean", mean, DType::f32, {x.dim(0)});
+    expect("rstd", rstd, DType::f32, {x.dim(0)});
   }
 
   static void expect_attention(const AttentionShape& s, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -268,7 +268,7 @@ bool Runtime::is_dropped(const WorkQueue& waiter, const std::shared_ptr<Moment>&
     dropped_moment_ = moment;
     dropped_waiter_ = waiter.actor;
   }
-  return dropped_moment_ == moment && dropped_waiter_ == waiter.actor;
+  return dropped_moment_.lock() == moment && dropped_waiter_ == waiter.actor;
 }
 
 void Runtime::trace_waits() {

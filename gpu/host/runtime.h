@@ -138,8 +138,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   size_t waits_seen_ = 0;
   std::optional<size_t> dropped_wait_;
-  std::shared_ptr<Moment> dropped_moment_;  ///< what that wait was for,
-  Actor dropped_waiter_ = 0;                ///< and who waited
+  std::weak_ptr<Moment> dropped_moment_;  ///< what that wait was for (a moment owns its runtime),
+  Actor dropped_waiter_ = 0;              ///< and who waited
   bool tracing_waits_ = false;
   std::vector<WaitRecord> waits_;
 };

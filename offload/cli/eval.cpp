@@ -63,74 +63,99 @@ class Eval : public Command {
     app.add_option("--model", model_, "A Hugging Face folder or a checkpoint, in place of CONFIG");
     app.add_option("--checkpoint", checkpoint_,
                    "With CONFIG: a checkpoint's path, or \"latest\" of its run folder");
-    app.add_option("--data", data_, "A token file, in place of the config's evaluation data");
-    app.add_option("--format", format_, "Of --data: auto, llmc, nanogpt or bytes");
-    app.add_option("--sequence-length", length_, "Tokens of a sequence")->check(CLI::PositiveNumber);
-    app.add_option("--max-tokens", max_tokens_, "Stop after so many tokens")->check(CLI::PositiveNumber);
-    app.add_option("--dtype", dtype_,
+    app.add_option("--data", data_path_, "A token file, in place of the config's evaluation data");
+    app.add_option("--format", format_, "Of --data: auto (the default), llmc, nanogpt or bytes");
+    app.add_option("--sequence-length", length_, "Tokens of a sequence")
+        ->type_name("N")
+        ->check(whole_number_from_1());
+    app.add_option("--max-tokens", max_tokens_, "Evaluate at most so many tokens, from the front")
+        ->type_name("N")
+        ->check(whole_number_from_1());
+    app.add_option("--dtype", dtype_name_,
                    "float32, bfloat16 or float16; else that of the run, or of the stored weights");
   }
 
   Status run(const GlobalOptions&) override {
+    check_options();
     if (!config_.path.empty()) read_config();
-    CHECK(!model_.empty(), Status::usage, "no model is named", "eval",
-          "eval CONFIG, eval CONFIG --checkpoint latest, or eval --model DIR --data FILE");
-    CHECK(!data_.empty() || data_sets_, Status::usage, "no evaluation data is named",
-          config_.path.empty() ? "eval" : config_.path,
-          "--data FILE, or data.eval or data.eval_split in the config");
     const ModelFolder folder(model_);
+    for (const std::string& warning : folder.warnings()) fmt::print(stderr, "note: {}\n", warning);
     const ParamTable table(folder.arch());
-    const auto [set, range] = samples(folder.arch());
+    const DataSets data = open_samples(folder.arch());
+    const SampleRange range =
+        max_tokens_ == 0 ? data.eval_range
+                         : first_tokens(data.eval_range, max_tokens_, data.eval_set().sequence_length());
     const Machine machine = find_machine(device_, "device.kind");
     const std::unique_ptr<Device> device = open_device(device_, machine);
     FolderWeights weights(folder);
-    const DType dtype =
-        dtype_.empty() ? (config_dtype_ ? *config_dtype_ : stored_dtype(model_)) : parse_dtype(dtype_);
-    show(evaluate_model(folder.arch(), table, weights, dtype, *set, range, batch_, machine, *device),
+    const DType dtype = dtype_ ? *dtype_ : stored_dtype(model_);
+    show(evaluate_model(folder.arch(), table, weights, dtype, data.eval_set(), range, batch_, machine,
+                        *device),
          machine);
     return Status::ok;
   }
 
  private:
+  /// What the command line alone can tell.
+  void check_options() {
+    const bool config = !config_.path.empty();
+    CHECK(config || !model_.empty(), Status::usage, "no model is named", "command line",
+          "eval CONFIG, eval CONFIG --checkpoint latest, or eval --model DIR --data FILE");
+    CHECK(!config || model_.empty(), Status::usage, "both CONFIG and --model name a model", "--model",
+          "one of the two");
+    CHECK(config || !data_path_.empty(), Status::usage, "no evaluation data is named", "command line",
+          "--data FILE");
+    CHECK(config || checkpoint_.empty(), Status::usage, "--checkpoint goes with CONFIG", "--checkpoint",
+          "--model, which takes the path of a checkpoint too");
+    CHECK(config || config_.sets.empty(), Status::usage, "--set goes with CONFIG", "--set",
+          "eval CONFIG --set ...");
+    CHECK(!data_path_.empty() || format_.empty(), Status::usage, "--format goes with --data", "--format",
+          "--set data.format=...");
+    if (!dtype_name_.empty()) dtype_ = parse_dtype(dtype_name_);
+    if (!format_.empty()) data_format_ = token_format(format_, "--format");
+  }
+
   /// What CONFIG and --checkpoint name; options given on the command line win.
   void read_config() {
-    const Config config = load_config(config_.path, config_.sets, ConfigUse::evaluate);
-    CHECK(model_.empty(), Status::usage, "both CONFIG and --model name a model", "--model", "one of the two");
+    Config& config = loaded_.emplace(load_config(config_.path, config_.sets, ConfigUse::evaluate));
+    const bool own_data = config.data.eval.size() > 0 || config.data.eval_split > 0;
+    CHECK(!data_path_.empty() || own_data, Status::usage, "the config names no evaluation data",
+          config.where("data.eval"), "--data FILE, or data.eval or data.eval_split");
+    std::vector<std::string_view> paths;
+    if (data_path_.empty()) paths.emplace_back(config.data.eval.empty() ? "data.train" : "data.eval");
+    if (checkpoint_.empty()) paths.emplace_back("model.path");
+    check_names(config, paths);
     device_ = config.device;
     batch_ = config.micro_batch_size;
-    if (length_ == 0) length_ = config.data.sequence_length;
-    config_dtype_ = config.dtype();
+    if (!dtype_) dtype_ = config.dtype();
     model_ = checkpoint_.empty() && config.model.path ? *config.model.path : checkpoint_of(config);
-    if (data_.empty() && (!config.data.eval.empty() || config.data.eval_split > 0))
-      data_sets_ = open_data(config, ModelFolder(model_).arch());
   }
 
   [[nodiscard]] std::string checkpoint_of(const Config& config) const {
     if (!checkpoint_.empty() && checkpoint_ != "latest") return checkpoint_;
+    CHECK(!config.output_dir.empty(), Status::usage, "the config names no run folder",
+          config.where("output_dir"), "--checkpoint PATH, or --set output_dir=...");
     const RunFolder folder(config.output_dir);
     std::error_code ignored;
     for (const int64_t step : folder.saved_steps())
       if (fs::exists(folder.checkpoint(step) / kStateFile, ignored)) return folder.checkpoint(step);
-    throw Error(Status::usage, "the run has no complete checkpoint",
-                config.output_dir.empty() ? "output_dir" : config.output_dir,
+    throw Error(Status::usage, "the run has no complete checkpoint", config.output_dir,
                 "--checkpoint PATH, or train first");
   }
 
-  std::pair<const SampleSet*, SampleRange> samples(const Arch& arch) {
-    if (!data_.empty()) {
-      if (length_ == 0) length_ = std::min<int64_t>(1024, arch.max_positions);
-      std::vector<TokenFile> files;
-      files.emplace_back(data_, token_format(format_, "--format"), arch.vocab);
-      files_ = std::make_unique<SampleSet>(std::move(files), length_);
-    }
+  /// The samples, in sequences that the model has positions for.
+  DataSets open_samples(const Arch& arch) {
+    const bool asked = length_ > 0;
+    if (!asked)
+      length_ = loaded_ ? loaded_->data.sequence_length : std::min<int64_t>(1024, arch.max_positions);
     CHECK(
         length_ <= arch.max_positions, Status::usage,
         fmt::format("sequences of {} tokens are above the model's {} positions", length_, arch.max_positions),
-        "--sequence-length", fmt::format("{} or less", arch.max_positions));
-    const SampleSet& set = files_ ? *files_ : data_sets_->eval_set();
-    SampleRange range = files_ ? SampleRange{0, set.size()} : data_sets_->eval_range;
-    if (max_tokens_ > 0) range = first_tokens(range, max_tokens_, set.sequence_length());
-    return {&set, range};
+        asked ? "--sequence-length" : loaded_->where("data.sequence_length"),
+        fmt::format("--sequence-length {} or less", arch.max_positions));
+    if (!data_path_.empty()) return open_eval_files({data_path_}, data_format_, arch.vocab, length_);
+    loaded_->data.sequence_length = length_;
+    return open_eval_data(*loaded_, arch);
   }
 
   void show(const EvalResult& result, const Machine& machine) const {
@@ -160,13 +185,13 @@ class Eval : public Command {
   }
 
   ConfigOptions config_;
-  std::string model_, checkpoint_, data_, format_ = "auto", dtype_;
+  std::string model_, checkpoint_, data_path_, format_, dtype_name_;
   int64_t length_ = 0, max_tokens_ = 0, batch_ = kBatch;
   bool json_ = false;
   Config::Device device_ = default_device();
-  std::optional<DType> config_dtype_;
-  std::optional<DataSets> data_sets_;
-  std::unique_ptr<SampleSet> files_;
+  TokenFormat data_format_ = TokenFormat::automatic;
+  std::optional<DType> dtype_;
+  std::optional<Config> loaded_;  ///< CONFIG, where one is given
 };
 
 }  // namespace

@@ -16,6 +16,9 @@ struct ConfigOptions {
 /// CONFIG, required, and --set.
 void add_config_options(CLI::App& app, ConfigOptions& options);
 
+/// Refuses whatever is no whole number from 1 on.
+CLI::Validator whole_number_from_1();
+
 /// --json: stdout is one JSON object.
 void add_json_option(CLI::App& app, bool& json);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/io/json.h"
+#include "offload/assembly.h"
 #include "offload/cli/command.h"
 #include "offload/cli/options.h"
 #include "offload/progress.h"
@@ -29,7 +30,7 @@ json::Value as_json(const RunResult& result) {
       {"tokens", result.tokens},
       {"seconds", result.seconds},
       {"tokens_per_s", result.tokens_per_s},
-      {"stopped_by", result.stopped_by}};
+      {"stopped_by", result.stopped_by.empty() ? json::Value() : json::Value(result.stopped_by)}};
 }
 
 void print(const RunResult& result) {
@@ -37,7 +38,8 @@ void print(const RunResult& result) {
     fmt::print("loss        {:.4f} after step {} ({} updates, {} skipped)\n", *result.loss, result.step,
                result.updates, result.skipped);
   if (result.eval_loss) fmt::print("held-out    {:.4f}\n", *result.eval_loss);
-  fmt::print("speed       {:.0f} tokens/s, {} in all\n", result.tokens_per_s, duration(result.seconds));
+  if (result.tokens_per_s > 0)
+    fmt::print("speed       {:.0f} tokens/s, {} in all\n", result.tokens_per_s, duration(result.seconds));
   fmt::print("checkpoint  {}\n", result.checkpoint.empty() ? "none" : result.checkpoint);
   fmt::print("run         {} (stopped by {})\n", result.run, result.stopped_by);
 }
@@ -51,18 +53,21 @@ class Train : public Command {
                    "Go on with a run: \"auto\" (the newest complete checkpoint) or a checkpoint's path");
     app.add_option("--max-steps", options_.max_steps,
                    "Stop after this step, counted from the run's very first start, and save")
-        ->check(CLI::PositiveNumber);
+        ->type_name("N")
+        ->check(whole_number_from_1());
     app.add_flag("--dry-run", options_.dry_run, "Check everything and show the banner; write nothing");
   }
   Status run(const GlobalOptions& global) override {
     options_.quiet = global.quiet;
     options_.sets = config_.sets;
     const Config config = load_config(config_.path, config_.sets);
+    constexpr std::string_view kPaths[] = {"model.path", "model.config", "model.tokenizer", "data.train",
+                                           "data.eval"};
+    check_names(config, kPaths);
     const RunResult result = train(config, options_);
-    if (options_.dry_run) return Status::ok;
     if (json_)
       fmt::print("{}\n", json::dump(as_json(result), 2));
-    else
+    else if (!options_.dry_run)
       print(result);
     return result.status;
   }

@@ -72,7 +72,7 @@ TEST_P(ResumeBits, AfterAStopAtEveryStepOfOneRun) {
 }
 
 TEST_P(ResumeBits, AfterOneStopAtAnyStep) {
-  for (const int64_t step : {2, 3, 5, 6, 9, 11}) {
+  for (const int64_t step : {3, 5, 10}) {
     const std::string name = "stop" + std::to_string(step);
     ASSERT_EQ(runs_.train(name, GetParam().keys, {"--max-steps", std::to_string(step)}).status, 0);
     EXPECT_EQ(names_in(runs_.path(name) + "/checkpoints"),

@@ -57,14 +57,14 @@ TEST(ResumeStop, SignalsSaveAndTellTheStatus) {
 
 TEST(ResumeStop, ASecondSignalEndsAtOnceWithoutASave) {
   const TinyRuns runs;
-  // Stopped, the process takes both signals before its next instruction: the lower number first.
+  // Stopped, the process takes both signals before it goes on, in an order that nobody promises.
   const Ran ran = interrupted(runs, "run", kLong, [](pid_t process) {
     kill(process, SIGSTOP);
     kill(process, SIGTERM);
     kill(process, SIGINT);
     kill(process, SIGCONT);
   });
-  EXPECT_EQ(ran.status, 130) << ran.err;
+  EXPECT_TRUE(ran.status == 130 || ran.status == 143) << ran.status << ran.err;
   EXPECT_EQ(ran.out, "");
   EXPECT_TRUE(names_in(runs.path("run") + "/checkpoints").empty());
 }

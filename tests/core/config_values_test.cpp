@@ -60,7 +60,7 @@ TEST(ConfigDefaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.data.train, std::vector<std::string>{"/base/t.bin"});
   EXPECT_TRUE(c.data.eval.empty());
   EXPECT_EQ(c.data.eval_split, 0);
-  EXPECT_EQ(c.data.format, Config::Data::Format::automatic);
+  EXPECT_EQ(c.data.format, TokenFormat::automatic);
   EXPECT_EQ(c.data.sequence_length, 77);
   EXPECT_TRUE(c.data.shuffle);
   EXPECT_EQ(c.checkpoint.every, 0);
@@ -83,9 +83,9 @@ TEST(ConfigValues, EveryEnumeratorHasItsName) {
   EXPECT_EQ(with({"train.order=micro_batch_major"}).train.order, Config::Train::Order::micro_batch_major);
   EXPECT_EQ(with({"train.on_nonfinite=stop"}).train.on_nonfinite, Config::Train::OnNonfinite::stop);
   EXPECT_EQ(with({"activation_checkpointing.policy=keep"}).activation_policy, Config::ActivationPolicy::keep);
-  EXPECT_EQ(with({"data.format=llmc"}).data.format, Config::Data::Format::llmc);
-  EXPECT_EQ(with({"data.format=nanogpt"}).data.format, Config::Data::Format::nanogpt);
-  EXPECT_EQ(with({"data.format=bytes"}).data.format, Config::Data::Format::bytes);
+  EXPECT_EQ(with({"data.format=llmc"}).data.format, TokenFormat::llmc);
+  EXPECT_EQ(with({"data.format=nanogpt"}).data.format, TokenFormat::nanogpt);
+  EXPECT_EQ(with({"data.format=bytes"}).data.format, TokenFormat::bytes);
   const Config c = with({"zero_optimization.offload_optimizer.schedule=delayed",
                          "zero_optimization.offload_optimizer.correction=none"});
   EXPECT_EQ(c.offload_optimizer.schedule, Offload::Schedule::delayed);

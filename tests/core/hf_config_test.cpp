@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/params.h"
 #include "tests/core/expect_error.h"
 
 namespace tandem {
@@ -38,6 +39,122 @@ TEST(Config, MissingKeysMeanTransformersDefaultsForLlama) {
   EXPECT_FALSE(arch.tied);
   EXPECT_EQ(arch.rope.theta, 10000.0);
   EXPECT_EQ(arch.rope.scaling, RopeScaling::none);
+}
+
+TEST(Config, MissingKeysMeanTransformersDefaultsForEveryFamily) {
+  const Arch mistral = arch_of(R"({"model_type":"mistral"})");
+  EXPECT_EQ(mistral.vocab, 32000);
+  EXPECT_EQ(mistral.intermediate, 14336);
+  EXPECT_EQ(mistral.kv_heads, 8);
+  EXPECT_EQ(mistral.head_dim, 128);
+  EXPECT_EQ(mistral.max_positions, 131072);
+  EXPECT_EQ(mistral.windows, std::vector<int64_t>(32, 4096));
+  EXPECT_FALSE(mistral.qkv_bias);
+  for (const char* type : {"qwen2", "qwen3"}) {
+    const Arch qwen = arch_of(fmt::format(R"({{"model_type":"{}"}})", type));
+    EXPECT_EQ(qwen.vocab, 151936);
+    EXPECT_EQ(qwen.hidden, 4096);
+    EXPECT_EQ(qwen.intermediate, 22016);
+    EXPECT_EQ(qwen.layers, 32);
+    EXPECT_EQ(qwen.kv_heads, 32);
+    EXPECT_EQ(qwen.head_dim, 128);
+    EXPECT_EQ(qwen.max_positions, 32768);
+    EXPECT_EQ(qwen.windows, std::vector<int64_t>(32, 0));
+    EXPECT_FALSE(qwen.tied);
+    EXPECT_EQ(qwen.qkv_bias, qwen.model_type == "qwen2");
+    EXPECT_EQ(qwen.qk_norm, qwen.model_type == "qwen3");
+    EXPECT_FALSE(qwen.o_bias);
+    EXPECT_FALSE(qwen.mlp_bias);
+  }
+}
+
+TEST(Config, Gpt2HasItsOwnKeysAndDefaults) {
+  const Arch plain = arch_of(R"({"model_type":"gpt2"})");
+  EXPECT_EQ(plain.naming, Naming::gpt2);
+  EXPECT_TRUE(plain.layer_norm && plain.learned_positions && plain.gelu && plain.tied);
+  EXPECT_EQ(plain.vocab, 50257);
+  EXPECT_EQ(plain.hidden, 768);
+  EXPECT_EQ(plain.intermediate, 4 * 768);
+  EXPECT_EQ(plain.layers, 12);
+  EXPECT_EQ(plain.heads, 12);
+  EXPECT_EQ(plain.head_dim, 64);
+  EXPECT_EQ(plain.max_positions, 1024);
+  EXPECT_EQ(plain.norm_eps, 1e-5);
+  EXPECT_EQ(plain.dropout, 0.1);
+  EXPECT_EQ(ParamTable(plain).parameter_count(), 124439808);  // as published: 124M
+  const Arch set = arch_of(R"({"model_type":"gpt2","n_embd":64,"n_inner":96,"n_layer":2,"n_head":4,
+    "n_positions":32,"tie_word_embeddings":false,"resid_pdrop":0,"embd_pdrop":0.0,"attn_pdrop":0,
+    "activation_function":"gelu_pytorch_tanh"})");
+  EXPECT_EQ(set.intermediate, 96);
+  EXPECT_EQ(set.dropout, 0);
+  EXPECT_FALSE(set.tied);
+  const auto gpt2 = [](const std::string& more) { return R"({"model_type":"gpt2",)" + more + "}"; };
+  refused(gpt2(R"("activation_function":"relu")"), {"activation_function \"relu\"", "gelu_new"});
+  refused(gpt2(R"("scale_attn_weights":false)"), {"scale_attn_weights false"});
+  refused(gpt2(R"("scale_attn_by_inverse_layer_idx":true)"), {"scale_attn_by_inverse_layer_idx true"});
+  refused(gpt2(R"("add_cross_attention":true)"), {"add_cross_attention true"});
+  refused(gpt2(R"("n_head":7)"), {"n_embd 768 is no multiple of n_head 7"});
+}
+
+/// Four heads, three layers.
+std::string small(const char* type, const std::string& more) {
+  return fmt::format(
+      R"({{"model_type":"{}","hidden_size":64,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,{}}})",
+      type, more);
+}
+
+TEST(Config, WindowsAreThoseOfTheFamily) {
+  const auto windows = [](const char* type, const std::string& more) {
+    return arch_of(small(type, more)).windows;
+  };
+  using W = std::vector<int64_t>;
+  EXPECT_EQ(windows("llama", R"("sliding_window":16)"), W());
+  EXPECT_EQ(windows("mistral", R"("sliding_window":16)"), W(3, 16));
+  EXPECT_EQ(windows("mistral", R"("sliding_window":null)"), W(3, 0));
+  for (const char* qwen : {"qwen2", "qwen3"}) {
+    const std::string on = R"("use_sliding_window":true,"sliding_window":16)";
+    EXPECT_EQ(windows(qwen, R"("sliding_window":16,"max_window_layers":0)"), W(3, 0));
+    EXPECT_EQ(windows(qwen, on), W(3, 0));  // from layer 28 on
+    EXPECT_EQ(windows(qwen, on + R"(,"max_window_layers":2)"), (W{0, 0, 16}));
+    EXPECT_EQ(windows(qwen, on + R"(,"max_window_layers":0)"), W(3, 16));
+    EXPECT_EQ(windows(qwen, R"("use_sliding_window":true,"max_window_layers":0)"), W(3, 4096));
+    EXPECT_EQ(windows(qwen, R"("use_sliding_window":true,"sliding_window":null,"max_window_layers":0)"),
+              W(3, 0));
+    const std::string types = R"(,"layer_types":["sliding_attention","full_attention","sliding_attention"])";
+    EXPECT_EQ(windows(qwen, on + R"(,"max_window_layers":2)" + types), (W{16, 0, 16}));
+    refused(small(qwen, R"("sliding_window":16)" + types),
+            {"the config sets none", "use_sliding_window", "layer_types[0]"});
+    refused(small(qwen, on + R"(,"layer_types":["full_attention"])"), {"1 entries for 3 layers"});
+    refused(small(qwen, on + R"(,"layer_types":["full_attention","full_attention","linear_attention"])"),
+            {"\"linear_attention\" is not supported", "sliding_attention"});
+    refused(small(qwen, on + R"(,"max_window_layers":-1)"), {"max_window_layers must be 0 or more"});
+  }
+}
+
+TEST(Config, BiasesAreThoseOfTheFamily) {
+  const auto biases = [](const char* type, const std::string& more) {
+    const Arch arch = arch_of(small(type, more));
+    return fmt::format("{}{}{}", arch.qkv_bias ? "q" : "", arch.o_bias ? "o" : "", arch.mlp_bias ? "m" : "");
+  };
+  EXPECT_EQ(biases("llama", R"("attention_bias":true)"), "qo");
+  EXPECT_EQ(biases("llama", R"("mlp_bias":true)"), "m");
+  EXPECT_EQ(biases("mistral", R"("attention_bias":true,"mlp_bias":true)"), "");  // keys it does not have
+  EXPECT_EQ(biases("qwen2", R"("attention_bias":false,"mlp_bias":true)"), "q");
+  EXPECT_EQ(biases("qwen3", R"("attention_bias":true,"mlp_bias":true)"), "qo");
+}
+
+TEST(Config, DropoutIsReadButNeverRefused) {
+  EXPECT_EQ(arch_of(tiny(R"("attention_dropout":0.1)")).dropout, 0.1);
+  EXPECT_EQ(arch_of(tiny(R"("attention_dropout":0)")).dropout, 0);
+}
+
+TEST(Config, HeadsThatAreAbsentAndNullDiffer) {
+  EXPECT_EQ(arch_of(R"({"model_type":"qwen2","num_key_value_heads":null,"num_attention_heads":16})").kv_heads,
+            16);
+  refused(R"({"model_type":"qwen2","num_attention_heads":16})",
+          {"num_attention_heads 16 is no multiple of num_key_value_heads 32"});
+  EXPECT_EQ(arch_of(small("qwen2", R"("x":0)")).head_dim, 16);
+  EXPECT_EQ(arch_of(small("qwen3", R"("x":0)")).head_dim, 128);
 }
 
 /// The keys of SmolLM2-135M's config.json.
@@ -126,13 +243,40 @@ TEST(Config, ReadsRotaryScalingInEveryForm) {
     EXPECT_EQ(arch_of(tiny(form)).rope.scaling, RopeScaling::none) << form;
 }
 
+TEST(Config, ReadsYarnInEveryForm) {
+  const std::string keys = R"("factor":4.0,"original_max_position_embeddings":32)";
+  for (const std::string& form :
+       {R"("rope_scaling":{"type":"yarn",)" + keys + "}",
+        R"("rope_scaling":{"rope_type":"yarn",)" + keys + "}",
+        R"("rope_parameters":{"rope_theta":10000,"rope_type":"yarn",)" + keys + "}"}) {
+    const Rope rope = arch_of(tiny(form)).rope;
+    EXPECT_EQ(rope.scaling, RopeScaling::yarn) << form;
+    EXPECT_EQ(rope.factor, 4.0);
+    EXPECT_EQ(rope.original_max_position, 32);
+    EXPECT_EQ(rope.beta_fast, 32.0);
+    EXPECT_EQ(rope.beta_slow, 1.0);
+    EXPECT_NEAR(rope.attention_factor, 1.1386294361119891, 1e-15);  // 0.1 ln 4 + 1
+  }
+  const Rope set = arch_of(tiny(R"("max_position_embeddings":64,"rope_scaling":{"type":"yarn","factor":2,
+    "beta_fast":16,"beta_slow":2,"attention_factor":1.5})"))
+                       .rope;
+  EXPECT_EQ(set.original_max_position, 64);
+  EXPECT_EQ(set.beta_fast, 16.0);
+  EXPECT_EQ(set.beta_slow, 2.0);
+  EXPECT_EQ(set.attention_factor, 1.5);
+  EXPECT_EQ(arch_of(tiny(R"("rope_scaling":{"type":"yarn","factor":0.5})")).rope.attention_factor, 1.0);
+  refused(tiny(R"("rope_scaling":{"type":"yarn"})"), {"rope_type yarn needs \"factor\""});
+  refused(tiny(R"("rope_scaling":{"type":"yarn","factor":2,"mscale":1})"), {"mscale is not supported"});
+  refused(tiny(R"("rope_scaling":{"type":"yarn","factor":2,"truncate":false})"), {"truncate false"});
+}
+
 TEST(Config, RotaryTypesThatAreNotBuiltAreRefusedByName) {
-  for (const char* type : {"yarn", "dynamic", "longrope", "su", "mrope"})
+  for (const char* type : {"dynamic", "longrope", "su", "mrope"})
     for (const char* key : {"rope_type", "type"})
       refused(tiny(fmt::format(R"("rope_scaling":{{"{}":"{}","factor":2}})", key, type)),
-              {type, "is not supported", "default, linear, llama3", "rope_scaling"});
-  refused(tiny(R"("rope_parameters":{"rope_type":"yarn","factor":2})"),
-          {"\"yarn\" is not supported", "rope_parameters.rope_type"});
+              {type, "is not supported", "default, linear, llama3, yarn", "rope_scaling"});
+  refused(tiny(R"("rope_parameters":{"rope_type":"dynamic","factor":2})"),
+          {"\"dynamic\" is not supported", "rope_parameters.rope_type"});
   refused(tiny(R"("rope_scaling":{"factor":2})"), {"\"rope_type\" is missing", "rope_scaling"});
   refused(tiny(R"("rope_parameters":{"full_attention":{"rope_type":"default"}})"), {"per layer type"});
   refused(tiny(R"("partial_rotary_factor":0.5)"), {"partial_rotary_factor 0.5"});
@@ -162,17 +306,15 @@ TEST(Config, MissingRotaryKeysAreNamed) {
 
 TEST(Config, ModelsThatWouldComputeSomethingElseAreRefusedByName) {
   refused(R"({"model_type":"mamba"})",
-          {"model_type \"mamba\" can't be trained", "llama", "config.json:1:15 (model_type)"});
+          {"model_type \"mamba\" can't be trained", "llama, mistral, qwen2, qwen3, gpt2",
+           "config.json:1:15 (model_type)"});
   refused(R"({"hidden_size":64})", {"names no model_type", "llama"});
   refused(tiny(R"("architectures":["LlamaForSequenceClassification"])"),
           {"\"LlamaForSequenceClassification\" can't be trained", "LlamaForCausalLM"});
   refused(tiny(R"("quantization_config":{"quant_method":"gptq","bits":4})"),
           {"quantised (\"gptq\")", "dequantise"});
   refused(tiny(R"("quantization_config":{})"), {"quantised (method not named)"});
-  refused(tiny(R"("attention_bias":true)"), {"attention_bias true"});
-  refused(tiny(R"("mlp_bias":true)"), {"mlp_bias true"});
   refused(tiny(R"("hidden_act":"gelu")"), {"hidden_act \"gelu\"", "silu"});
-  refused(tiny(R"("attention_dropout":0.1)"), {"attention_dropout 0.1"});
   EXPECT_EQ(arch_of(tiny(R"("architectures":["Other","LlamaForCausalLM"])")).layers, 2);
   EXPECT_EQ(arch_of(tiny(R"("architectures":[])")).layers, 2);
 }

@@ -352,6 +352,69 @@ TEST(Checkpoint, SavedWeightsAreTheLoadedOnesUnderTheirNames) {
   EXPECT_EQ(out.read("model.safetensors").find("lm_head"), std::string::npos);
 }
 
+constexpr const char* kGpt2 =
+    R"({"model_type":"gpt2","n_embd":8,"n_inner":12,"n_layer":1,"n_head":2,"vocab_size":10,"n_positions":6})";
+
+/// Names and shapes as GPT-2 files have them: linear weights are [in, out].
+Tensors gpt2_tensors(const std::string& prefix) {
+  const std::string layer = prefix + "h.0.";
+  return {{prefix + "wte.weight", counting({10, 8}, 1)},
+          {prefix + "wpe.weight", counting({6, 8}, 2)},
+          {layer + "ln_1.weight", counting({8}, 3)},
+          {layer + "ln_1.bias", counting({8}, 4)},
+          {layer + "attn.c_attn.weight", counting({8, 24}, 5)},
+          {layer + "attn.c_attn.bias", counting({24}, 6)},
+          {layer + "attn.c_proj.weight", counting({8, 8}, 7)},
+          {layer + "attn.c_proj.bias", counting({8}, 8)},
+          {layer + "ln_2.weight", counting({8}, 9)},
+          {layer + "ln_2.bias", counting({8}, 10)},
+          {layer + "mlp.c_fc.weight", counting({8, 12}, 11)},
+          {layer + "mlp.c_fc.bias", counting({12}, 12)},
+          {layer + "mlp.c_proj.weight", counting({12, 8}, 13)},
+          {layer + "mlp.c_proj.bias", counting({8}, 14)},
+          {prefix + "ln_f.weight", counting({8}, 15)},
+          {prefix + "ln_f.bias", counting({8}, 16)}};
+}
+
+class CheckpointOfGpt2 : public testing::TestWithParam<std::string> {};
+
+TEST_P(CheckpointOfGpt2, IsTransposedOnLoadAndSavedAsItCame) {
+  const TemporaryFolder in, out;
+  Tensors all = gpt2_tensors(GetParam());
+  in.write("config.json", kGpt2);
+  Tensors files = all;
+  files[GetParam() + "h.0.attn.bias"] = counting({1, 1, 6, 6}, 0);  // buffers of old versions
+  files[GetParam() + "h.0.attn.masked_bias"] = counting({1}, 0);
+  in.write("model.safetensors", file_of(files));
+  const ModelFolder folder(in.path());
+  EXPECT_EQ(folder.warnings(),
+            std::vector<std::string>{"dropout is not applied (config.json names a rate of 0.1)"});
+  const ParamTable table(folder.arch());
+  const ParamSpec& square = *table.find("transformer.h.0.attn.c_proj.weight");
+  const std::vector<float> projection = values(folder, square.name),
+                           fused = values(folder, "transformer.h.0.attn.c_attn.weight");
+  ASSERT_EQ(fused.size(), 8u * 24u);
+  for (size_t o = 0; o < 24; ++o)
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(fused[o * 8 + i], static_cast<float>((5 + i * 24 + o) % 256));
+  for (size_t o = 0; o < 8; ++o)
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(projection[o * 8 + i], static_cast<float>(7 + i * 8 + o));
+  std::vector<float> part(11);  // from inside one row to inside another
+  folder.read(square, 5, part, NonFinite::refuse);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), projection.begin() + 5));
+  save_weights(out.path(), table, DType::bf16, folder.stored_form(), from(folder));
+  const SafetensorsFile saved(out.path("model.safetensors"));
+  EXPECT_EQ(saved.entries().size(), all.size());
+  for (const auto& [name, tensor] : all) {
+    ASSERT_NE(saved.find(name), nullptr) << name;
+    EXPECT_EQ(saved.find(name)->shape, std::vector<uint64_t>(tensor.shape.begin(), tensor.shape.end()))
+        << name;
+    EXPECT_EQ(data_of(out.read("model.safetensors"), name), tensor.data) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, CheckpointOfGpt2, testing::Values("", "transformer."),
+                         [](const auto& info) { return info.param.empty() ? "Bare" : "Prefixed"; });
+
 TEST(Checkpoint, SavedShardsStayBelowTheLimitAndTheIndexNamesThem) {
   const Model model(false);
   const Tensors all = tensors(true);

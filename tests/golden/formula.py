@@ -33,9 +33,9 @@ def uniform(name: str, count: int) -> np.ndarray:
 
 
 def weight(name: str, shape: tuple) -> np.ndarray:
-    """A parameter, in fp32: matrices 0.25 u (attention far from uniform, logits of about 1); norms 1 + 0.1 u."""
+    """A parameter, in fp32: matrices and biases 0.25 u (attention far from uniform, logits of about 1); norms 1 + 0.1 u."""
     u = uniform(name, int(np.prod(shape)))
-    value = np.float32(0.25) * u if len(shape) >= 2 else np.float32(1) + np.float32(0.1) * u
+    value = np.float32(0.25) * u if len(shape) >= 2 or name.endswith(".bias") else np.float32(1) + np.float32(0.1) * u
     return value.reshape(shape)
 
 

@@ -71,18 +71,30 @@ def inverse_frequencies(config: LlamaConfig) -> np.ndarray:
         turns = rope["original_max_position_embeddings"] * inverse / (2 * np.pi)
         keep = np.clip((turns - low) / (high - low), 0, 1)
         return keep * inverse + (1 - keep) * inverse / rope["factor"]
+    if rope["rope_type"] == "yarn":
+        pair = lambda turns: (config.head_dim * np.log(rope["original_max_position_embeddings"] / (turns * 2 * np.pi))
+                              / (2 * np.log(rope["rope_theta"])))
+        low, high = max(np.floor(pair(32)), 0), np.ceil(pair(1))
+        slow = np.clip((np.arange(config.head_dim // 2) - low) / (high - low), 0, 1)
+        return slow * inverse / rope["factor"] + (1 - slow) * inverse
     return inverse
+
+
+def attention_factor(config: LlamaConfig) -> float:
+    rope = config.rope_parameters
+    return 0.1 * np.log(rope["factor"]) + 1 if rope["rope_type"] == "yarn" else 1.0
 
 
 class DoubleRotary(torch.nn.Module):
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.frequencies = torch.from_numpy(inverse_frequencies(config))
+        self.factor = attention_factor(config)
 
     def forward(self, x, position_ids):
         angles = position_ids[..., None].double() * self.frequencies
         angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos(), angles.sin()
+        return self.factor * angles.cos(), self.factor * angles.sin()
 
 
 class TorchWithDouble(types.ModuleType):

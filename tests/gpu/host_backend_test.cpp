@@ -1,5 +1,6 @@
 #include "gpu/backend.h"
 
+#include "gpu/cuda_probe.h"
 #include "host_rig.h"
 
 namespace tandem::gpu {
@@ -36,7 +37,7 @@ TEST(ConfigDevice, UnknownAndAbsentDevicesAreUsageErrorsWithTheReason) {
     return message_of<Error>([&] { (void)open(kind, {}); });
   };
   EXPECT_TRUE(contains(message("tpu"), "unknown device \"tpu\""));
-  EXPECT_TRUE(contains(message("cuda:0"), "this build has no CUDA device"));
+  EXPECT_TRUE(contains(message("cuda:0"), probe_cuda().why));
   EXPECT_TRUE(contains(message("cuda"), "device.kind"));
   EXPECT_THROW((void)open("host", {}), InternalError) << "without workers";
 }

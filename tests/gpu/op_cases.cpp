@@ -9,6 +9,11 @@
 
 namespace tandem::op_cases {
 
+// Of op_cases_gpt2.cpp.
+std::vector<OpCase> layer_norm_forward_cases();
+std::vector<OpCase> layer_norm_backward_cases();
+std::vector<OpCase> gelu_forward_cases();
+std::vector<OpCase> gelu_backward_cases();
 // Of op_cases_updates.cpp.
 std::vector<OpCase> cast_cases();
 std::vector<OpCase> round_weights_cases();
@@ -206,6 +211,38 @@ std::vector<OpCase> linear_backward_weight_cases() {
     ops.linear_backward_weight(s, t[0], t[1], t[2]);
   });
   std::erase_if(cases, [](const OpCase& c) { return c.tensors[0].dtype != DType::f32; });  // dw is fp32
+  return cases;
+}
+
+std::vector<OpCase> add_bias_cases() {
+  std::vector<OpCase> cases;
+  for (const DType act : kActs)
+    for (const Shape& shape : {Shape{1, 1}, Shape{77, 65}, Shape{40, 1100}}) {
+      const CaseTensor bias = random_input("bias", act, {shape[1]}, 1);
+      CaseTensor y = random_input("y", act, shape, 2);
+      for (size_t i = 0; i < y.before.size(); ++i)  // one rounding: exact
+        y.expected.push_back(rounded(y.before[i] + bias.before[i % bias.before.size()], act));
+      cases.push_back(
+          {name(act, shape), {y, bias}, [](Ops& ops, Stream& s, auto t) { ops.add_bias(s, t[0], t[1]); }});
+    }
+  return cases;
+}
+
+std::vector<OpCase> bias_backward_cases() {
+  std::vector<OpCase> cases;
+  for (const DType act : kActs)
+    for (const Shape& shape : {Shape{1, 1}, Shape{77, 65}, Shape{1100, 130}}) {
+      const CaseTensor dy = random_input("dy", act, shape, 1);
+      Result sum{Values(static_cast<size_t>(shape[1])), Values(static_cast<size_t>(shape[1]))};
+      for (size_t i = 0; i < dy.before.size(); ++i) {
+        sum.value[i % sum.value.size()] += dy.before[i];
+        sum.magnitude[i % sum.value.size()] += std::fabs(dy.before[i]);
+      }
+      const double work = 2 + std::sqrt(static_cast<double>(shape[0]));
+      cases.push_back({name(act, shape),
+                       {sum_output("dbias", DType::f32, {shape[1]}, sum, work, 2), dy},
+                       [](Ops& ops, Stream& s, auto t) { ops.bias_backward(s, t[0], t[1]); }});
+    }
   return cases;
 }
 
@@ -412,9 +449,15 @@ const std::map<std::string, Maker>& table() {
       {"embedding_backward", embedding_backward_cases},
       {"rms_norm_forward", rms_norm_forward_cases},
       {"rms_norm_backward", rms_norm_backward_cases},
+      {"layer_norm_forward", layer_norm_forward_cases},
+      {"layer_norm_backward", layer_norm_backward_cases},
+      {"gelu_forward", gelu_forward_cases},
+      {"gelu_backward", gelu_backward_cases},
       {"linear_forward", linear_forward_cases},
       {"linear_backward_input", linear_backward_input_cases},
       {"linear_backward_weight", linear_backward_weight_cases},
+      {"add_bias", add_bias_cases},
+      {"bias_backward", bias_backward_cases},
       {"rope", rope_cases},
       {"attention_forward", attention_forward_cases},
       {"attention_backward", attention_backward_cases},

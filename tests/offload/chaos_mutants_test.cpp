@@ -7,6 +7,7 @@
 #include "core/run/arena.h"
 #include "cpu_adam/plain_pool.h"
 #include "gpu/host/host_device.h"
+#include "offload/param_store.h"
 #include "offload/update_ring.h"
 #include "tests/offload/test_memory.h"
 
@@ -122,6 +123,24 @@ TEST(ChaosMutants, AnUploadThatDoesNotWaitForTheLastOfTwoLeases) {
     bench.ring.publish(0, 1, bench.update(0));
     const Fence again = bench.read();  // the second lease
     bench.ring.released(0, again);
+    bench.finish();
+  });
+}
+
+/// What goes wrong as a lease ends can't leave a destructor: then the device has to know, or whoever waits
+/// for the upload waits for ever.
+TEST(ChaosMutants, AnUploadThatFailsInALeasesDestructor) {
+  expect_difference([](std::optional<uint64_t> seed, bool broken) {
+    Bench bench(seed);
+    ResidentWeights source(bench.ring);
+    bench.ring.enter(0);
+    {
+      const Lease lease = source.acquire(0, 0, Pass::forward, *bench.compute);
+      bench.read();
+      const Fence finished = bench.update(0);
+      bench.ring.publish(0, 1, broken ? Fence{} : finished);
+    }
+    bench.device.check();
     bench.finish();
   });
 }

@@ -22,12 +22,14 @@ struct Case {
   Schedule schedule;
   Where where;
   float prediction;
+  int64_t warmup = 2;
 };
 constexpr Case kCases[] = {
     {"predict_host_f16", DType::f16, Schedule::delayed, Where::host, 1.5f},
     {"predict_mixed_f16", DType::f16, Schedule::delayed, Where::mixed, 1.5f},
     {"none_device_f16", DType::f16, Schedule::delayed, Where::device, 0},
     {"predict_device_bf16", DType::bf16, Schedule::delayed, Where::device, 1},
+    {"predict_host_f16_no_warm_up", DType::f16, Schedule::delayed, Where::host, 1, 0},
     {"none_host_f32", DType::f32, Schedule::delayed, Where::host, 0},
     {"synchronous_mixed_f16", DType::f16, Schedule::synchronous, Where::mixed, 0},
 };
@@ -36,7 +38,7 @@ EngineOptions options_of(const Case& c) {
   EngineOptions options;
   options.dtype = c.dtype;
   options.where = c.where;
-  options.policy = {c.schedule, 2, {.fixed = 1}};
+  options.policy = {c.schedule, c.warmup, {.fixed = 1}};
   options.prediction = c.prediction;
   options.clip = 0.5;
   options.micro_batches = 2;

@@ -146,6 +146,34 @@ INSTANTIATE_TEST_SUITE_P(Cases, DelayedEngine, ::testing::ValuesIn(kCases), [](c
                      c.clipped ? "_clip" : "", c.overflow ? "_overflow" : "", c.tied ? "_tied" : "");
 });
 
+/// What the table leaves out.
+TEST(Delayed, EqualsTheSerialLoopInItsCorners) {
+  const EngineOptions plain = options_of({DType::f16, 2, Where::mixed, kLayer, true, false, true, true});
+  const std::pair<const char*, std::function<void(EngineOptions&)>> corners[] = {
+      {"no warm-up", [](EngineOptions& o) { o.policy.warmup_steps = 0; }},
+      {"a warm-up of one step", [](EngineOptions& o) { o.policy.warmup_steps = 1; }},
+      {"L2", [](EngineOptions& o) { o.adam.decoupled = false; }},
+      {"no decay", [](EngineOptions& o) { o.adam.weight_decay = 0; }},
+      {"decay of some",
+       [](EngineOptions& o) {
+         o.no_decay = {"*mlp*", "lm_head*"};
+       }},
+      {"sizes that no vector divides", [](EngineOptions& o) { o.micro_batch = 3, o.length = 13; }},
+      {"overflows from the start",
+       [](EngineOptions& o) {
+         o.lone_target_steps = {0, 1, 3, 4};
+       }},
+      {"overflow after overflow", [](EngineOptions& o) { o.lone_target_steps = {4, 5, 6, 7, 8, 9, 10, 11}; }},
+  };
+  for (const auto& [name, corner] : corners) {
+    EngineOptions options = plain;
+    corner(options);
+    EXPECT_EQ(testing::difference(testing::run_engine(options, kStop), testing::run_serial(options, kStop)),
+              "")
+        << name;
+  }
+}
+
 /// The twins: a loop with one mistake planted is not the engine.
 class DelayedTwin : public ::testing::TestWithParam<std::pair<SerialFault, const char*>> {};
 

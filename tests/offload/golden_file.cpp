@@ -6,6 +6,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "core/io/file.h"
+#include "core/io/hf_config.h"
+
 namespace tandem::golden {
 
 namespace {
@@ -53,8 +56,8 @@ const typename Map::mapped_type& at(const Map& map, const std::string& key) {
   return found->second;
 }
 
-std::string path_of(const std::string& variant, const std::string& extension) {
-  return std::string(TANDEM_SOURCE_DIR) + "/tests/golden/llama_" + variant + extension;
+std::string path_of(const std::string& file) {
+  return std::string(TANDEM_SOURCE_DIR) + "/tests/golden/" + file;
 }
 
 }  // namespace
@@ -135,7 +138,26 @@ const std::vector<std::string>& llama_variants() {
   return variants;
 }
 
-GoldenFile load_llama(const std::string& variant) { return GoldenFile(path_of(variant, ".golden")); }
-std::string llama_config_path(const std::string& variant) { return path_of(variant, ".config.json"); }
+GoldenFile load_llama(const std::string& variant) {
+  return GoldenFile(path_of("llama_" + variant + ".golden"));
+}
+std::string llama_config_path(const std::string& variant) {
+  return path_of("llama_" + variant + ".config.json");
+}
+
+const std::vector<std::string>& family_variants() {
+  static const std::vector<std::string> variants{"gpt2",         "gpt2_untied",    "llama_biases",
+                                                 "llama_yarn",   "mistral_window", "qwen2_biases",
+                                                 "qwen2_window", "qwen3_tied",     "qwen3_window"};
+  return variants;
+}
+
+GoldenFile load_family(const std::string& variant) { return GoldenFile(path_of(variant + ".golden")); }
+
+Arch family_arch(const std::string& variant) {
+  const std::string path = path_of(variant + ".config.json");
+  const json::Document document = parse_hf_json(read_text(path, 1 << 20), path);
+  return parse_hf_config(json::Node(document));
+}
 
 }  // namespace tandem::golden

@@ -42,4 +42,10 @@ GoldenFile load_llama(const std::string& variant);
 /// The same model's config.json as transformers writes it.
 std::string llama_config_path(const std::string& variant);
 
+/// The goldens of tests/golden/make_families.py: "mistral_window" and so on. What the model is stands in its
+/// config.json alone.
+const std::vector<std::string>& family_variants();
+GoldenFile load_family(const std::string& variant);
+Arch family_arch(const std::string& variant);
+
 }  // namespace tandem::golden

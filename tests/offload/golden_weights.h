@@ -32,11 +32,12 @@ constexpr float uniform(uint64_t stream, uint64_t i) {
   return static_cast<float>(2 * k + 1 - (1 << 24)) * 0x1p-24f;
 }
 
-/// Fills a parameter of the given rank, row-major: matrices 0.25 u, norms (rank 1) 1 + 0.1 u.
+/// Fills a parameter of the given rank, row-major: matrices and biases 0.25 u, norms 1 + 0.1 u.
 inline void fill_weight(std::string_view name, int rank, std::span<float> out) {
   const uint64_t stream = fnv1a(name);
+  const bool centred = rank >= 2 || name.ends_with(".bias");
   for (uint64_t i = 0; i < out.size(); ++i)
-    out[i] = rank >= 2 ? 0.25f * uniform(stream, i) : 1.0f + 0.1f * uniform(stream, i);
+    out[i] = centred ? 0.25f * uniform(stream, i) : 1.0f + 0.1f * uniform(stream, i);
 }
 
 /// Batch k of a run: windows of length + 1 tokens, [batch_size, length + 1] flat. Inputs are the first length

@@ -3,6 +3,7 @@
 # FOLDER/heldout.bin (the bundled text in llm.c's token format), by way of a virtual environment in FOLDER/venv (about 6 GB).
 # An existing environment can be named instead: VENV=/path make_smollm2.sh FOLDER.
 set -euo pipefail
+export TQDM_DISABLE=1 # no progress bars
 [ $# -eq 1 ] || { echo "usage: make_smollm2.sh FOLDER" >&2; exit 2; }
 here=$(dirname "$(readlink -f "$0")")
 mkdir -p "$1"

@@ -4,6 +4,7 @@
 # check_smollm2.py on it. Status 1 on any miss. Needs 11 GB of disk (5 with VENV), and the network for the packages;
 # TANDEM: the program, else build/release/tandem.
 set -euo pipefail
+export TQDM_DISABLE=1 # no progress bars
 here=$(dirname "$(readlink -f "$0")")
 folder=${1:-$here/../../runs/smollm2}
 shift || true

@@ -41,6 +41,19 @@ void swiglu_backward(Workers& workers, const KernelTools& tools, Tensor dgate, T
   });
 }
 
+void gelu_forward(Workers& workers, const KernelTools& tools, Tensor y, Tensor x) {
+  share(workers, y.numel(), 1, [&](int64_t begin, int64_t end) {
+    tools.rows.gelu_forward(element(y, begin), element(x, begin), y.dtype(), end - begin);
+  });
+}
+
+void gelu_backward(Workers& workers, const KernelTools& tools, Tensor dx, Tensor dy, Tensor x) {
+  share(workers, dx.numel(), 1, [&](int64_t begin, int64_t end) {
+    tools.rows.gelu_backward(element(dx, begin), element(dy, begin), element(x, begin), dx.dtype(),
+                             end - begin);
+  });
+}
+
 void add(Workers& workers, const KernelTools& tools, Tensor y, Tensor a, Tensor b) {
   share(workers, y.numel(), 1, [&](int64_t begin, int64_t end) {
     tools.rows.add(element(y, begin), element(a, begin), element(b, begin), y.dtype(), end - begin);

@@ -11,6 +11,9 @@ void swiglu_forward(Workers&, const KernelTools&, Tensor y, Tensor gate, Tensor 
 /// dgate may be gate, dup may be up.
 void swiglu_backward(Workers&, const KernelTools&, Tensor dgate, Tensor dup, Tensor dy, Tensor gate,
                      Tensor up);
+void gelu_forward(Workers&, const KernelTools&, Tensor y, Tensor x);
+/// dx may be x.
+void gelu_backward(Workers&, const KernelTools&, Tensor dx, Tensor dy, Tensor x);
 /// y may be a or b.
 void add(Workers&, const KernelTools&, Tensor y, Tensor a, Tensor b);
 void cast(Workers&, const KernelTools&, Tensor dst, Tensor src);

@@ -17,6 +17,11 @@ struct RowSoftmax {
   double sum;
 };
 
+/// Of a row that LayerNorm sees.
+struct RowMoments {
+  float mean, rstd;
+};
+
 /// A range of one Adam pass; weight_out may be grad's memory if their types are equal.
 struct AdamRange {
   float *master, *moment1, *moment2;
@@ -46,6 +51,9 @@ struct RowKernels {
   /// dgate may be gate, dup may be up.
   void (*swiglu_backward)(void* dgate, void* dup, const void* dy, const void* gate, const void* up, DType act,
                           int64_t n);
+  /// "gelu_new" and its gradient; dx may be x.
+  void (*gelu_forward)(void* y, const void* x, DType act, int64_t n);
+  void (*gelu_backward)(void* dx, const void* dy, const void* x, DType act, int64_t n);
   /// One head of 2 * half elements: y1 = x1*cos - x2*s, y2 = x2*cos + x1*s with s = sign * sin; y may be x.
   void (*rope)(void* y, const void* x, DType act, const float* cos, const float* sin, float sign,
                int64_t half);
@@ -63,6 +71,18 @@ struct RowKernels {
   /// The lanes of one leaf of core/math/reduce_tree.h, [kReduceLanes]: lanes[i % kReduceLanes] = sum of
   /// x[i]^2 in order. Returns the number of elements that are not finite, by exponent bits. n <= kReduceLeaf.
   int64_t (*leaf_squares)(double* lanes, const void* x, DType type, int64_t n);
+  /// One row.
+  RowMoments (*layer_norm_forward)(void* y, const void* x, const void* w, const void* b, DType act, float eps,
+                                   int64_t n);
+  /// One row; with h = (x - mean) * rstd and g = dy*w: dx = dresidual + rstd*(g - sum(g)/n - h*sum(g*h)/n).
+  /// dresidual may be null or dx.
+  void (*layer_norm_backward)(void* dx, const void* dresidual, const void* dy, const void* x, const void* w,
+                              DType act, RowMoments moments, int64_t n);
+  /// Columns [begin, end) of [rows, width]: dw[c] += sum over rows, in order, of dy*(x-mean)*rstd. end -
+  /// begin
+  /// <= 64.
+  void (*layer_norm_weight)(float* dw, const void* dy, const void* x, const float* mean, const float* rstd,
+                            DType act, int64_t rows, int64_t width, int64_t begin, int64_t end);
 
   RowSoftmax (*softmax_sum)(const float* x, int64_t n);
   /// out[i] = exp(x[i] - max) * factor, out in act; out may be x if act is f32.

@@ -76,6 +76,32 @@ void swiglu_backward(void* dgate, void* dup, const void* dy, const void* gate, c
   });
 }
 
+/// 2 sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + tanh(u/2)) is the sigmoid of u.
+constexpr float kGeluSlope = 1.5957691216057308f, kGeluCube = 0.044715f;
+inline Floats gelu_argument(Floats x) { return Floats(kGeluSlope) * (x + Floats(kGeluCube) * x * x * x); }
+
+void gelu_forward(void* y, const void* x, DType act, int64_t n) {
+  with_type(act, [&](auto t) {
+    using T = decltype(t);
+    for_vectors(0, n, [&](int64_t i, auto lanes) {
+      const Floats v = load(as<T>(x) + i, lanes);
+      store(as<T>(y) + i, v * sigmoid(gelu_argument(v)), lanes);
+    });
+  });
+}
+
+void gelu_backward(void* dx, const void* dy, const void* x, DType act, int64_t n) {
+  with_type(act, [&](auto t) {
+    using T = decltype(t);
+    for_vectors(0, n, [&](int64_t i, auto lanes) {
+      const Floats v = load(as<T>(x) + i, lanes), s = sigmoid(gelu_argument(v));
+      // (v s(u(v)))' = s + v s (1 - s) u'
+      const Floats slope = Floats(kGeluSlope) * (Floats(1.0f) + Floats(3.0f * kGeluCube) * v * v);
+      store(as<T>(dx) + i, load(as<T>(dy) + i, lanes) * (s + v * s * (Floats(1.0f) - s) * slope), lanes);
+    });
+  });
+}
+
 void rope(void* y, const void* x, DType act, const float* cos, const float* sin, float sign, int64_t half) {
   with_type(act, [&](auto t) {
     using T = decltype(t);
