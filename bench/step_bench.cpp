@@ -94,6 +94,7 @@ class Samples {
     for (const double ms : wall_) all.push_back(tenths(ms));
     const auto [least, most] = std::minmax_element(wall_.begin(), wall_.end());
     return json::Object{{"median_ms", tenths(median_ms())},
+                        {"least_ms", tenths(*least)},
                         {"spread", std::round(1e3 * (*most - *least) / median_ms()) / 1e3},
                         {"median_cpu_ms", tenths(median_cpu_ms())},
                         {"ms", std::move(all)}};
