@@ -89,8 +89,8 @@ TEST_F(CheckpointFilesProgram, WeightsThatAreCutOffOrDoNotFitTheConfig) {
   expect_train_and_eval_fail({"this weight is missing", "\"lm_head.weight\"", "try: "});
   with("quantization_config", json::Object{{"quant_method", "gptq"}});
   expect_train_and_eval_fail({"quantised (\"gptq\")", "config.json"});
-  with("rope_scaling", json::Object{{"rope_type", "yarn"}, {"factor", 2.0}});
-  expect_train_and_eval_fail({"rope_type \"yarn\" is not supported", "config.json"});
+  with("rope_scaling", json::Object{{"rope_type", "longrope"}, {"factor", 2.0}});
+  expect_train_and_eval_fail({"rope_type \"longrope\" is not supported", "config.json"});
   runs_.folder().write("model/config.json", "{");
   expect_train_and_eval_fail({"config.json:1:"});
   fs::remove(model() + "/config.json");
