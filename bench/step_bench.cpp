@@ -160,7 +160,7 @@ class Bench {
  private:
   [[nodiscard]] size_t planned_bytes() const {
     const MemoryPlan plan = plan_memory(setup_, table_);
-    return plan.device_bytes() + plan.host_bytes() + fixed_bytes(machine_, setup_);
+    return plan.device_bytes() + plan.host_bytes() + fixed_bytes(machine_, setup_, table_).total();
   }
 
   /// A whole step: with nothing of it left to do.
