@@ -142,7 +142,8 @@ void check_fits(const Config& config, const Machine& machine, const TrainSetup& 
   const std::string lack = shortfall(machine, setup, table);
   if (lack.empty()) return;
   throw Error(Status::does_not_fit, "the run does not fit: " + lack, config.where("device.memory_limit"),
-              first_knob(machine, setup, table).value_or("a smaller model, or higher limits (`tandem doctor` shows them)"));
+              first_knob(machine, setup, table)
+                  .value_or("a smaller model, or higher limits (`tandem doctor` shows them)"));
 }
 
 }  // namespace tandem

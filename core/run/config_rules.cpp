@@ -183,8 +183,7 @@ void check_data(Reading& reading) {
 }
 
 void check_output(Reading& reading) {
-  if (reading.use() == ConfigUse::train && reading.config.output_dir.empty() &&
-      reading.usable("output_dir"))
+  if (reading.use() == ConfigUse::train && reading.config.output_dir.empty() && reading.usable("output_dir"))
     reading.fail("output_dir", "output_dir is missing", "a folder for this run, such as \"runs/first\"");
 }
 
