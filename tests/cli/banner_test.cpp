@@ -58,7 +58,11 @@ TEST(ConfigBanner, NamesTheNodesAndWhatDecidedTheThreads) {
   const std::string config = runs.config("run", {{"device.threads", "0"}});
   const Ran ran =
       run_tandem({"train", config, "--dry-run"}, [] { setenv("HWLOC_SYNTHETIC", "node:2 core:2 pu:1", 1); });
-  expect_says(ran, {"4 threads", "2 on node 0, 2 on node 1", "4 of 4 physical cores"});
+  expect_says(ran, {"4 threads", "4 of 4 physical cores"});
+  // AddressSanitizer keeps oneTBB from loading the library that binds threads to nodes.
+  if (!kAddressSanitizer) {
+    expect_says(ran, {"2 on node 0, 2 on node 1"});
+  }
 }
 
 TEST(ConfigBanner, DryRunsAsJsonAndQuietly) {

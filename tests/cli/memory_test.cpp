@@ -37,6 +37,7 @@ double banner_bytes(const std::string& text) {
 }
 
 TEST(MemoryProgram, TheBannerIsThePeakOfTheWholeProcess) {
+  if (kAddressSanitizer) GTEST_SKIP();
   const TinyRuns runs;
   struct Case {
     const char *bf16, *policy, *device;
@@ -65,6 +66,7 @@ double peak_of(pid_t process) {
 }
 
 TEST(MemoryProgram, AHundredStepsAndSavesTakeNoMoreThanTheFirstSteps) {
+  if (kAddressSanitizer) GTEST_SKIP();
   const TinyRuns runs;
   Keys keys = larger_model();
   keys["train.steps"] = "100";

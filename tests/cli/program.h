@@ -12,6 +12,14 @@ struct Ran {
   size_t peak_bytes = 0;  ///< the most that was resident at once
 };
 
+/// With AddressSanitizer the bytes of a process tell nothing: most are shadow and redzones.
+constexpr bool kAddressSanitizer =
+#if defined(__SANITIZE_ADDRESS__)
+    true;
+#else
+    false;
+#endif
+
 /// Runs build/.../tandem with the arguments, with an empty stdin. `prelude` runs in the child first (limits,
 /// environment).
 Ran run_tandem(
