@@ -112,11 +112,13 @@ TEST(MemoryOfProducts, ScratchStaysWithinItsBound) {
 
   Scratch of_attention;
   const AttentionShape s{2, 200, 2, 1, 32, 0, 1.0f};
-  std::vector<float> q(2 * 200 * 2 * 32), k_and_v(2 * 200 * 32), lse(2 * 2 * 200);
-  const Tensor wide(q.data(), DType::f32, {2, 200, 2, 32}),
-      narrow(k_and_v.data(), DType::f32, {2, 200, 1, 32});
-  attention_forward(*pool, {*row_kernels().front(), of_attention}, wide,
-                    Tensor(lse.data(), DType::f32, {2, 2, 200}), wide, narrow, narrow, s);
+  std::vector<float> out(2 * 200 * 2 * 32), q(out.size()), k_and_v(2 * 200 * 32), lse(2 * 2 * 200);
+  const auto wide = [](std::vector<float>& values) {
+    return Tensor(values.data(), DType::f32, {2, 200, 2, 32});
+  };
+  const Tensor narrow(k_and_v.data(), DType::f32, {2, 200, 1, 32});
+  attention_forward(*pool, {*row_kernels().front(), of_attention}, wide(out),
+                    Tensor(lse.data(), DType::f32, {2, 2, 200}), wide(q), narrow, narrow, s);
   EXPECT_GT(of_attention.bytes(), 0u);
   EXPECT_LE(of_attention.bytes(), host_scratch_bytes(2, DType::f32, 200, 32));
 }
