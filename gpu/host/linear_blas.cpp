@@ -11,7 +11,21 @@
 
 namespace tandem::gpu {
 
+namespace {
+
+/// The library's own threads stay out of it: a product runs on the thread that asks for it.
+void hold_at_one_thread() {
+  static const bool held = [] {
+    openblas_set_num_threads(1);
+    return true;
+  }();
+  (void)held;
+}
+
+}  // namespace
+
 void gemm(const Gemm& g) {
+  hold_at_one_thread();
   constexpr int64_t kMost = std::numeric_limits<blasint>::max();
   ASSERT(g.m <= kMost && g.n <= kMost && g.k <= kMost && g.a.ld <= kMost && g.b.ld <= kMost && g.ldc <= kMost,
          "a product of {} x {} x {} is beyond the BLAS's integers", g.m, g.n, g.k);
@@ -69,7 +83,6 @@ void check_products(const std::function<void(const Gemm&)>& multiply) {
                     "disturb each other",
                     openblas_get_config()),
         "libopenblas", "use Debian's libopenblas0-pthread and check LD_LIBRARY_PATH");
-  openblas_set_num_threads(1);
   struct Shape {
     int64_t m, n, k;
   };
