@@ -42,22 +42,13 @@ void rms_norm_backward(void* dx, const void* dresidual, const void* dy, const vo
 
 void rms_norm_weight(float* dw, const void* dy, const void* x, const float* rstd, DType act, int64_t rows,
                      int64_t width, int64_t begin, int64_t end) {
-  constexpr int64_t kColumns = 64, kRows = 32;
-  float total[kColumns] = {};  // blocks of 32 rows, then the blocks: shallow enough for thousands of rows
   with_type(act, [&](auto t) {
     using T = decltype(t);
-    for (int64_t block = 0; block < rows; block += kRows) {
-      float sum[kColumns] = {};
-      for (int64_t row = block; row < block + kRows && row < rows; ++row)
-        for_vectors(0, end - begin, [&](int64_t i, auto lanes) {
-          const int64_t at = row * width + begin + i;
-          const Floats term = load(as<T>(dy) + at, lanes) * load(as<T>(x) + at, lanes) * Floats(rstd[row]);
-          store(sum + i, load(sum + i, lanes) + term, lanes);
-        });
-      accumulate(total, sum, DType::f32, end - begin);
-    }
+    add_column_sums(dw, rows, begin, end, [&](int64_t row, int64_t column, auto lanes) {
+      const int64_t at = row * width + column;
+      return load(as<T>(dy) + at, lanes) * load(as<T>(x) + at, lanes) * Floats(rstd[row]);
+    });
   });
-  accumulate(dw + begin, total, DType::f32, end - begin);
 }
 
 }  // namespace

@@ -114,5 +114,22 @@ void rope(void* y, const void* x, DType act, const float* cos, const float* sin,
   });
 }
 
+/// Adds to out[c], for the at most 64 columns [begin, end), the sum over rows of term(row, column, lanes): in
+/// blocks of 32 rows, then over the blocks, which is shallow enough for thousands of rows.
+template <class Term>
+void add_column_sums(float* out, int64_t rows, int64_t begin, int64_t end, const Term& term) {
+  constexpr int64_t kColumns = 64, kRows = 32;
+  float total[kColumns] = {};
+  for (int64_t block = 0; block < rows; block += kRows) {
+    float sum[kColumns] = {};
+    for (int64_t row = block; row < block + kRows && row < rows; ++row)
+      for_vectors(0, end - begin, [&](int64_t i, auto lanes) {
+        store(sum + i, load(sum + i, lanes) + term(row, begin + i, lanes), lanes);
+      });
+    accumulate(total, sum, DType::f32, end - begin);
+  }
+  accumulate(out + begin, total, DType::f32, end - begin);
+}
+
 }  // namespace
 }  // namespace tandem::gpu::TANDEM_ISA
