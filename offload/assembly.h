@@ -37,8 +37,8 @@ ModelSource open_model(const Config& config);
 class FolderWeights : public WeightSource {
  public:
   explicit FolderWeights(const ModelFolder& folder) : folder_(folder) {}
-  void read(const ParamSpec& spec, std::span<float> out) override {
-    folder_.read(spec, 0, out, NonFinite::refuse);
+  void read(const ParamSpec& spec, int64_t first, std::span<float> out) override {
+    folder_.read(spec, first, out, NonFinite::refuse);
   }
 
  private:

@@ -63,13 +63,21 @@ std::string scale_text(const TrainSetup& setup) {
   return fmt::format("; loss scale from 2^{}, dynamic", scale.initial_scale_power);
 }
 
-/// Names, with the layers' numbers as one: "model.layers.*.mlp.up_proj.weight".
-std::string decay_text(const ParamTable& table, bool decay) {
+/// A name with its layer's number as '*': "model.layers.*.mlp.up_proj.weight".
+std::string for_every_layer(const std::string& name) {
+  const size_t begin = name.find_first_of("0123456789");
+  if (begin == 0 || begin == name.npos || name[begin - 1] != '.') return name;
+  const size_t end = name.find_first_not_of("0123456789", begin);
+  return end != name.npos && name[end] == '.' ? name.substr(0, begin) + "*" + name.substr(end) : name;
+}
+
+/// The names of the parameters that are meant, the layers' numbers as one.
+template <class Meant>
+std::string names_text(const ParamTable& table, Meant meant) {
   std::vector<std::string> names;
   for (const ParamSpec& spec : table.params()) {
-    if (spec.decay != decay) continue;
-    std::string name = spec.name;
-    if (name.starts_with("model.layers.")) name = "model.layers.*" + name.substr(name.find('.', 13));
+    if (!meant(spec)) continue;
+    const std::string name = for_every_layer(spec.name);
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   std::string text;
@@ -85,13 +93,14 @@ std::string fixed_text(const Machine& machine, const TrainSetup& setup, const Pa
 
 std::string save_text(const Config& config, const ParamTable& table, const TrainSetup& setup,
                       uint64_t disk_free) {
-  const bool delayed = setup.policy.schedule == Schedule::delayed;
-  const uint64_t bytes = checkpoint_bytes(table, setup.dtype, delayed, delayed && setup.prediction > 0);
+  const uint64_t bytes = checkpoint_bytes(table, setup.dtype, largest_save(setup, config.checkpoint.states));
   const std::string when = config.checkpoint.every > 0
                                ? fmt::format("every {} steps and at the end", config.checkpoint.every)
                                : "at the end";
-  return fmt::format("{} each, {}, the newest {} kept; {} free on the disk", byte_text(bytes), when,
-                     config.checkpoint.keep, byte_text(disk_free));
+  return fmt::format("{} each{}, {}, the newest {}{} kept; {} free on the disk", byte_text(bytes),
+                     config.checkpoint.states ? "" : " (weights only: the run can't be resumed)", when,
+                     config.checkpoint.keep, config.checkpoint.keep_best ? " and the best one" : "",
+                     byte_text(disk_free));
 }
 
 /// Keys that change nothing, each once, with the reason where there is more to say.
@@ -130,10 +139,14 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
                                       : ""));
   text += row("lr", rate_text(setup, steps));
   text += row("clip", setup.clip > 0 ? fmt::format("{} (global norm)", setup.clip) : "off");
-  text += row("decay",
-              fmt::format("{} {}: {}", setup.adam.weight_decay,
-                          setup.adam.decoupled ? "decoupled (AdamW)" : "L2 (Adam)", decay_text(table, true)));
-  text += row("no decay", decay_text(table, false));
+  text +=
+      row("decay", fmt::format("{} {}: {}", setup.adam.weight_decay,
+                               setup.adam.decoupled ? "decoupled (AdamW)" : "L2 (Adam)",
+                               names_text(table, [](const ParamSpec& p) { return p.decay && !p.frozen; })));
+  text += row("no decay", names_text(table, [](const ParamSpec& p) { return !p.decay && !p.frozen; }));
+  if (table.trained_count() < table.parameter_count())
+    text += row("frozen", fmt::format("{} parameters: {}", table.parameter_count() - table.trained_count(),
+                                      names_text(table, [](const ParamSpec& p) { return p.frozen; })));
   text += row("memory", fmt::format("device {}: {}", byte_text(plan.device_bytes()), scopes(plan.device)));
   text += row("", fmt::format("host {} ({} pinned): {}", byte_text(plan.host_bytes()),
                               byte_text(plan.pinned_bytes()), scopes(plan.host)));
@@ -142,6 +155,9 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   if (!config.ignored.empty()) text += row("no effect", ignored_text(config.ignored));
   if (model.folder)
     for (const std::string& warning : model.folder->warnings()) text += row("note", warning);
+  if (model.arch.dropout > 0)
+    text += row("note", fmt::format("dropout is not applied (the model's config names a rate of {})",
+                                    model.arch.dropout));
   return text;
 }
 

@@ -28,14 +28,9 @@ constexpr std::array<PlaneFile, 5> kPlaneFiles = {{{Plane::master, "master", tru
                                                    {Plane::lagged, "lagged", false},
                                                    {Plane::predicted, "predicted", false}}};
 
-DType dtype_of(const PlaneFile& file, DType dtype) { return file.fp32 ? DType::f32 : dtype; }
+const std::string kOptimizerFolder = "optimizer";
 
-/// Bytes of one parameter's plane, from byte `offset` on. Nothing but the piece asked for is held.
-void read_piece(Trainer& trainer, Plane plane, DType dtype, const ParamSpec& spec, uint64_t offset,
-                std::span<std::byte> out) {
-  const Tensor piece(out.data(), dtype, {static_cast<int64_t>(out.size() / size_of(dtype))});
-  trainer.read_plane(plane, spec.block, piece, spec.offset + static_cast<int64_t>(offset / size_of(dtype)));
-}
+DType dtype_of(const PlaneFile& file, DType dtype) { return file.fp32 ? DType::f32 : dtype; }
 
 template <class T>
 void refuse_nonfinite(const ParamSpec& spec, std::span<const std::byte> bytes) {
@@ -64,18 +59,34 @@ void add(FileSums& all, const FileSums& some, const std::string& folder = {}) {
   for (const auto& [name, sum] : some) all[folder + name] = sum;
 }
 
+std::vector<uint64_t> file_shape(const ParamSpec& spec) {
+  const std::vector<int64_t> shape = spec.stored_shape();
+  return {shape.begin(), shape.end()};
+}
+
+/// A plane's parameters, fetched in the block's order; none that is not finite where they are weights.
+FetchParameter fetch_plane(Trainer& trainer, Plane plane, DType dtype) {
+  return [&trainer, plane, dtype](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
+    const Tensor piece(out.data(), dtype, {static_cast<int64_t>(out.size() / size_of(dtype))});
+    trainer.read_plane(plane, spec.block, piece, spec.offset + first);
+    if (holds_weights(plane)) refuse_nonfinite(spec, dtype, out);
+  };
+}
+
 FileSums save_plane(const std::string& folder, const PlaneFile& file, Trainer& trainer,
                     const CheckpointModel& model) {
   const DType dtype = dtype_of(file, model.dtype);
   SafetensorsHeader header;
   for (const ParamSpec& spec : model.table.params())
-    header.entries.push_back(
-        {spec.name, std::string(safetensors_name(dtype)), {spec.shape.begin(), spec.shape.end()}, 0, 0});
+    if (!spec.frozen)
+      header.entries.push_back(
+          {model.form.stored_name(spec.name), std::string(safetensors_name(dtype)), file_shape(spec), 0, 0});
+  std::map<std::string, const ParamSpec*> specs;
+  for (const ParamSpec& spec : model.table.params()) specs[model.form.stored_name(spec.name)] = &spec;
+  StoredOrder order(fetch_plane(trainer, file.plane, dtype), size_of(dtype));
   return write_safetensors_set(folder, file.stem, header, kShardLimit,
                                [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
-                                 const ParamSpec& spec = *model.table.find(entry.name);
-                                 read_piece(trainer, file.plane, dtype, spec, offset, out);
-                                 if (holds_weights(file.plane)) refuse_nonfinite(spec, dtype, out);
+                                 order.read(*specs.at(entry.name), offset, out);
                                });
 }
 
@@ -84,14 +95,10 @@ uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointM
                      const RunState& state) {
   FileSums sums;
   for (const PlaneFile& file : kPlaneFiles)
-    if (trainer.has_plane(file.plane))
-      add(sums, save_plane(folder / "optimizer", file, trainer, model), "optimizer/");
+    if (state.states && trainer.has_plane(file.plane))
+      add(sums, save_plane(folder / kOptimizerFolder, file, trainer, model), kOptimizerFolder + "/");
   add(sums, save_weights(folder, model.table, model.dtype, model.form,
-                         [&](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
-                           read_piece(trainer, Plane::weights, model.dtype, spec,
-                                      static_cast<uint64_t>(first) * size_of(model.dtype), out);
-                           refuse_nonfinite(spec, model.dtype, out);
-                         }));
+                         fetch_plane(trainer, Plane::weights, model.dtype)));
   sums["config.json"] = write_atomically(folder / "config.json", model.config_json);
   if (model.model) add(sums, copy_files(*model.model, folder, kGenerationConfig));
   if (model.tokenizer) add(sums, copy_files(*model.tokenizer, folder, kTokenizerFiles));
@@ -144,9 +151,17 @@ void verify(const fs::path& folder, const std::string& name, const FileSum& expe
 
 }  // namespace
 
-uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, bool lagged, bool predicted) {
-  const uint64_t planes16 = 1u + (lagged ? 1u : 0u) + (predicted ? 1u : 0u);
-  return static_cast<uint64_t>(table.parameter_count()) * (3 * sizeof(float) + planes16 * size_of(dtype));
+CheckpointParts largest_save(const TrainSetup& setup, bool states) {
+  const bool delayed = setup.policy.schedule == Schedule::delayed;
+  return {states, delayed, delayed && setup.prediction > 0};
+}
+
+uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const CheckpointParts& parts) {
+  const auto all = static_cast<uint64_t>(table.parameter_count()),
+             trained = static_cast<uint64_t>(table.trained_count());
+  const uint64_t planes = (parts.lagged ? 1u : 0u) + (parts.predicted ? 1u : 0u);
+  const uint64_t states = parts.states ? trained * (3 * sizeof(float) + planes * size_of(dtype)) : 0;
+  return all * size_of(dtype) + states;
 }
 
 uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const CheckpointModel& model,
@@ -155,10 +170,11 @@ uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const Checkpo
   std::error_code ignored;
   fs::remove_all(partial, ignored);
   try {
-    make_folder(partial / "optimizer");
+    const fs::path optimizer = partial / kOptimizerFolder;
+    make_folder(state.states ? optimizer : partial);
     const Reading reading(trainer);
     const uint64_t bytes = write_files(partial, trainer, model, state);
-    sync_folder(partial / "optimizer");
+    if (state.states) sync_folder(optimizer);
     sync_folder(partial);
     put_in_place(partial, folder);
     sync_folder(folder.parent_path());
@@ -177,11 +193,16 @@ Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
   const json::Document document = json::parse_file(state, {.status = Status::failed});
   ParsedState parsed = parse_state(json::Node(document));
   for (const auto& [name, sum] : parsed.files) verify(folder_, name, sum);
+  if (!parsed.state.states)
+    throw NoStatesError(
+        Status::failed,
+        "the checkpoint holds weights only (checkpoint.states was false): no run can go on from it", folder_,
+        "a new run with model.path set to this folder, which starts with fresh moments");
   state_ = std::move(parsed.state);
   for (const PlaneFile& file : kPlaneFiles) {
-    const std::string name = std::string("optimizer/") + file.stem + ".safetensors";
+    const std::string name = kOptimizerFolder + "/" + file.stem + ".safetensors";
     if (parsed.files.contains(name) || parsed.files.contains(name + ".index.json"))
-      planes_.emplace(file.plane, SafetensorsSet(folder_ / "optimizer", file.stem));
+      planes_.emplace(file.plane, SafetensorsSet(folder_ / kOptimizerFolder, file.stem));
   }
   for (const Plane plane : {Plane::master, Plane::exp_avg, Plane::exp_avg_sq})
     CHECK(planes_.contains(plane), Status::failed, "the checkpoint has no masters or moments", folder_,
@@ -189,36 +210,54 @@ Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
 }
 
 SavedPlanes::SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table)
-    : checkpoint_(checkpoint), table_(table) {
+    : checkpoint_(checkpoint), table_(table), model_(checkpoint.folder().string()) {
   for (const PlaneFile& file : kPlaneFiles) {
     const auto set = checkpoint.planes().find(file.plane);
-    if (set == checkpoint.planes().end()) continue;
-    const auto dtype = safetensors_name(dtype_of(file, checkpoint.state().dtype));
-    for (const ParamSpec& spec : table.params()) {
-      const LocatedTensor* tensor = set->second.find(spec.name);
-      const std::vector<uint64_t> shape(spec.shape.begin(), spec.shape.end());
-      CHECK(
-          tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == dtype, Status::usage,
-          fmt::format("the checkpoint has no {} of shape {} for this parameter", dtype, shape_text(shape)),
-          place_of(checkpoint.folder() / "optimizer" / (std::string(file.stem) + ".safetensors"), spec.name),
-          "it belongs to another model: check model.path and model.config");
-    }
-    CHECK(set->second.tensors().size() == table.params().size(), Status::usage,
-          fmt::format("the checkpoint has {} parameters, the model {}", set->second.tensors().size(),
-                      table.params().size()),
-          checkpoint.folder(), "it belongs to another model: check model.path and model.config");
+    if (set != checkpoint.planes().end())
+      check(set->second, file.stem, dtype_of(file, checkpoint.state().dtype));
   }
+}
+
+void SavedPlanes::check(const SafetensorsSet& set, const char* stem, DType dtype) const {
+  constexpr const char* kHint =
+      "it belongs to another model, or froze other parameters: check model.path, "
+      "model.config and model.freeze";
+  const std::string path = checkpoint_.folder() / kOptimizerFolder / (std::string(stem) + ".safetensors");
+  const auto name = safetensors_name(dtype);
+  size_t trained = 0;
+  for (const ParamSpec& spec : table_.params()) {
+    if (spec.frozen) continue;
+    ++trained;
+    const LocatedTensor* tensor = set.find(model_.stored_form().stored_name(spec.name));
+    const std::vector<uint64_t> shape = file_shape(spec);
+    CHECK(tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == name, Status::usage,
+          fmt::format("the checkpoint has no {} of shape {} for this parameter", name, shape_text(shape)),
+          place_of(path, spec.name), kHint);
+  }
+  CHECK(set.tensors().size() == trained, Status::usage,
+        fmt::format("the checkpoint has states of {} parameters, the model trains {}", set.tensors().size(),
+                    trained),
+        path, kHint);
 }
 
 bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
   const auto set = checkpoint_.planes().find(plane);
   if (set == checkpoint_.planes().end()) return false;
   for (const ParamSpec& spec : table_.of_block(block)) {
-    const LocatedTensor& tensor = *set->second.find(spec.name);
+    if (spec.frozen) continue;
+    const LocatedTensor& tensor = *set->second.find(model_.stored_form().stored_name(spec.name));
+    const size_t element = size_of(out.dtype());
     const Tensor part = out.flat(spec.offset, spec.numel);
-    tensor.file->read_bytes(*tensor.entry, 0, {static_cast<std::byte*>(part.raw()), part.bytes()});
+    read_in_block_order(spec, element, 0, {static_cast<std::byte*>(part.raw()), part.bytes()},
+                        [&](uint64_t first, std::span<std::byte> bytes) {
+                          tensor.file->read_bytes(*tensor.entry, first * element, bytes);
+                        });
   }
   return true;
+}
+
+void SavedPlanes::read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) {
+  model_.read(spec, first, out, NonFinite::refuse);
 }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #pragma once
 // Checkpoints: atomic, checksummed, free of world size. The folder is an ordinary Hugging Face model folder;
-// optimizer/ and state.json hold the rest of a run.
+// optimizer/ and state.json hold the rest of a run. Planes under optimizer/ have the names and shapes of the
+// model's files, and none for frozen parameters.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -13,6 +14,7 @@
 #include "core/io/safetensors_set.h"
 #include "core/model/params.h"
 #include "offload/planes.h"
+#include "offload/setup.h"
 #include "offload/trainer.h"
 
 namespace tandem {
@@ -33,6 +35,7 @@ struct RunState {
   DType dtype = DType::f32;
   std::vector<DataFile> data;
   std::string config_hash;  ///< of config.resolved.json
+  bool states = true;       ///< masters and moments are there; without them a run can't be resumed
 };
 
 /// What goes into a checkpoint beside the trainer's planes.
@@ -46,7 +49,12 @@ struct CheckpointModel {
 };
 
 /// Bytes that save_checkpoint() writes; headers and small files are left out.
-uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, bool lagged, bool predicted);
+struct CheckpointParts {
+  bool states = true, lagged = false, predicted = false;
+};
+/// What the largest save of a run with that setup holds.
+CheckpointParts largest_save(const TrainSetup& setup, bool states);
+uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const CheckpointParts& parts);
 
 /// Writes the state of a quiesced trainer as `folder`, which appears complete or not at all. Error(failed),
 /// with the bytes needed, when the disk is full or fails, and with the tensor when a weight is not finite;
@@ -55,11 +63,17 @@ uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, bool lagged, boo
 uint64_t save_checkpoint(const std::filesystem::path& folder, Trainer& trainer, const CheckpointModel& model,
                          const RunState& state);
 
-/// A complete checkpoint, open for reading.
+/// The checkpoint is whole, but was saved without states.
+class NoStatesError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A complete checkpoint that a run can go on from, open for reading.
 class Checkpoint {
  public:
   /// Reads state.json and checks every file that it names, by size and hash. Error(failed) that says what is
-  /// incomplete.
+  /// incomplete; NoStatesError(failed).
   explicit Checkpoint(std::filesystem::path folder);
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const RunState& state() const { return state_; }
@@ -74,13 +88,16 @@ class Checkpoint {
 /// The planes of a checkpoint, for the model that it was made with.
 class SavedPlanes : public PlaneSource {
  public:
-  /// Error(usage) when the checkpoint is of another model than the table's.
+  /// Error(usage) when the checkpoint is of another model than the table's, or froze other parameters.
   SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table);
   bool read(Plane plane, BlockId block, Tensor out) override;
+  void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override;
 
  private:
+  void check(const SafetensorsSet& set, const char* stem, DType dtype) const;
   const Checkpoint& checkpoint_;
   const ParamTable& table_;
+  const ModelFolder model_;
 };
 
 }  // namespace tandem

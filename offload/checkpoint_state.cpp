@@ -96,6 +96,7 @@ json::Value render_state(const RunState& state, const FileSums& files) {
       {"master_format", "fp32"},
       {"moment_format", "fp32"},
       {"dtype", name_of(state.dtype)},
+      {"states", state.states},
       {"data", json::Object{{"files", std::move(data)}}},
       {"config_hash", state.config_hash},
       {"files", std::move(sums)},
@@ -122,6 +123,7 @@ ParsedState parse_state(const json::Node& root) {
   state.epoch = root.at("epoch").as_double();
   state.seed = root.at("seed").as_u64();
   state.dtype = parse_dtype(root.at("dtype"));
+  state.states = root.bool_or("states", true);
   state.config_hash = root.at("config_hash").as_string();
   for (const char* format : {"master_format", "moment_format"})
     if (root.at(format).as_string() != "fp32") root.at(format).fail("is not supported", "fp32");

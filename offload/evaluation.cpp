@@ -38,7 +38,8 @@ std::vector<Tensor> upload_weights(const ParamTable& table, WeightSource& source
     std::fill_n(values.begin(), numel, 0.0f);
     for (const ParamSpec& spec : table.of_block(id))
       source.read(
-          spec, std::span(values).subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.numel)));
+          spec, 0,
+          std::span(values).subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.numel)));
     const Tensor staged = staging.buffer.tensor(dtype, {numel});
     round_weights(*machine.workers, staged, Tensor(values.data(), DType::f32, {numel}));
     blocks.push_back(memory.tensor(dtype, {numel}, offset));

@@ -1,5 +1,7 @@
 #include "offload/grad_stream.h"
 
+#include <algorithm>
+
 namespace tandem {
 
 GradStream::GradStream(const TrainSetup& setup, const ParamTable& table, Device& device, Slots& slots,
@@ -44,7 +46,7 @@ std::deque<GradStream::Bucket>& GradStream::pool(BlockId block) {
 
 Tensor GradStream::open(BlockId block, Stream& stream) {
   Open& open = open_.at(static_cast<size_t>(block));
-  const int64_t numel = table_.block(block).numel;
+  const int64_t numel = table_.block(block).trained;
   const auto use = static_cast<size_t>(open.opened++);
   if (use == open.uses.size()) {
     std::deque<Bucket>& free = pool(block);
@@ -68,7 +70,7 @@ void GradStream::close(BlockId block, Stream& stream) {
 }
 
 void GradStream::finish(BlockId block, Open& open, Stream& stream) {
-  const int64_t numel = table_.block(block).numel;
+  const int64_t numel = table_.block(block).trained;
   const Slots::Landing slot = slots_.land(block, step_);
   const bool to_host = setup_.placement[static_cast<size_t>(block)] == Placement::host;
   Bucket& first = open.uses.front();
@@ -99,7 +101,9 @@ void GradStream::finish(BlockId block, Open& open, Stream& stream) {
 }
 
 std::vector<Landed> GradStream::landed() {
-  ASSERT(landed_.size() == open_.size(), "{} of {} gradients have closed", landed_.size(), open_.size());
+  const auto trained =
+      std::ranges::count_if(table_.blocks(), [](const BlockSpec& block) { return block.trained > 0; });
+  ASSERT(std::ssize(landed_) == trained, "{} of {} gradients have closed", landed_.size(), trained);
   return std::move(landed_);
 }
 

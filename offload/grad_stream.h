@@ -28,7 +28,7 @@ class GradStream : public GradSink {
   void begin(int64_t step, Tensor scalars);
   [[nodiscard]] Tensor open(BlockId block, Stream& stream) override;
   void close(BlockId block, Stream& stream) override;
-  /// Where the step's gradients land, in the order in which they closed. All blocks have closed.
+  /// Where the step's gradients land, in the order in which they closed. All trained blocks have closed.
   [[nodiscard]] std::vector<Landed> landed();
   /// Bytes sent to the host by one step.
   [[nodiscard]] size_t bytes_per_step() const;

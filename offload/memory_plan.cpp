@@ -38,20 +38,28 @@ PlaneBytes plane_elements(const TrainSetup& setup, const ParamTable& table) {
   PlaneBytes planes;
   for (BlockId block = 0; block < table.block_count(); ++block) {
     const bool host = setup.placement.at(static_cast<size_t>(block)) == Placement::host;
-    (host ? planes.host_elements : planes.device_elements) += table.block(block).numel;
+    (host ? planes.host_elements : planes.device_elements) += table.block(block).trained;
   }
   return planes;
+}
+
+int64_t frozen_piece(const ParamTable& table) {
+  constexpr int64_t kMost = int64_t{1} << 24;  // elements: most matrices whole, for the transposed ones' sake
+  int64_t largest = 0;
+  for (const ParamSpec& spec : table.params())
+    if (spec.frozen) largest = std::max(largest, spec.numel);
+  return std::min(largest, kMost);
 }
 
 size_t staging_bytes(const TrainSetup& setup, const ParamTable& table) {
   constexpr size_t kPiece = 4 << 20;
   size_t most = 0;
   for (BlockId block = 0; block < table.block_count(); ++block) {
-    const size_t whole = static_cast<size_t>(table.block(block).numel) * sizeof(float);
+    const size_t whole = static_cast<size_t>(table.block(block).trained) * sizeof(float);
     const bool host = setup.placement.at(static_cast<size_t>(block)) == Placement::host;
     most = std::max(most, host ? std::min(whole, kPiece) : whole);
   }
-  return most;
+  return std::max(most, static_cast<size_t>(frozen_piece(table)) * (sizeof(float) + size_of(setup.dtype)));
 }
 
 bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block) {
@@ -60,16 +68,19 @@ bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block) {
 
 BucketPlan plan_buckets(const TrainSetup& setup, const ParamTable& table) {
   BucketPlan plan;
-  int layer_blocks = 0;
+  int layer_blocks = 0, vocab_uses = 0, all_vocab_uses = 0;
   for (BlockId block = 0; block < table.block_count(); ++block) {
     const bool vocab = is_vocab_block(setup.arch, table, block);
+    const BlockSpec& spec = table.block(block);
     int64_t& elements = vocab ? plan.vocab_elements : plan.layer_elements;
-    elements = std::max(elements, table.block(block).numel);
-    layer_blocks += vocab ? 0 : 1;
+    elements = std::max(elements, spec.trained);
+    layer_blocks += !vocab && spec.trained > 0 ? 1 : 0;
+    vocab_uses = std::max(vocab_uses, vocab ? spec.grad_uses : 0);
+    all_vocab_uses += vocab ? spec.grad_uses : 0;
   }
   const bool all_open = setup.groups() > 1;  // accumulators live over the whole step
   plan.layer_buckets = all_open ? layer_blocks : std::min(setup.layer_buckets, layer_blocks);
-  plan.vocab_buckets = setup.arch.tied || all_open ? 2 : 1;
+  plan.vocab_buckets = all_open ? all_vocab_uses : vocab_uses;
   const bool to_host =
       std::find(setup.placement.begin(), setup.placement.end(), Placement::host) != setup.placement.end();
   plan.staging = to_host && setup.dtype != DType::f32;

@@ -25,11 +25,13 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table);
 
 /// The parts that allocation shares with the plan.
-/// Bytes of the staging buffer between a checkpoint's side and the planes: blocks that live on the device go
-/// through it whole, all others in pieces.
+/// Bytes of the staging buffer between a checkpoint's side and the planes: blocks whose states live on the
+/// device go through it whole, all others in pieces, as do frozen weights.
 size_t staging_bytes(const TrainSetup& setup, const ParamTable& table);
+/// Elements of a frozen parameter that are loaded at once; 0 where nothing is frozen.
+int64_t frozen_piece(const ParamTable& table);
 struct PlaneBytes {
-  int64_t host_elements = 0, device_elements = 0;  ///< of all blocks of either placement
+  int64_t host_elements = 0, device_elements = 0;  ///< trained ones of all blocks of either placement
 };
 PlaneBytes plane_elements(const TrainSetup& setup, const ParamTable& table);
 

@@ -39,7 +39,8 @@ Fence Optimizer::enqueue(int64_t step, const LandedScalars& numbers, const Fence
 std::vector<Tensor> Optimizer::read_by_decision(int64_t step, const LandedScalars& numbers) const {
   std::vector<Tensor> reads{numbers.blocks, numbers.losses};
   for (BlockId block = 0; block < parts_.table.block_count(); ++block)
-    if (on_host(block)) reads.push_back(parts_.slots.gradient(block, step));
+    if (on_host(block) && parts_.table.block(block).trained > 0)
+      reads.push_back(parts_.slots.gradient(block, step));
   return reads;
 }
 
@@ -111,7 +112,7 @@ std::string Optimizer::first_bad_tensor(BlockId block, int64_t step) const {
     }
   };
   for (const ParamSpec& spec : parts_.table.of_block(block))
-    for (int64_t i = spec.offset; i < spec.offset + spec.numel; ++i)
+    for (int64_t i = spec.offset; !spec.frozen && i < spec.offset + spec.numel; ++i)
       if (bad(i)) return spec.name;
   return parts_.table.block(block).name;
 }

@@ -52,7 +52,7 @@ OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& tabl
     for (BlockId id = 0; id < table.block_count(); ++id) {
       const auto i = static_cast<size_t>(id);
       if (setup.placement.at(i) != where) continue;
-      const int64_t numel = table.block(id).numel;
+      const int64_t numel = table.block(id).trained;
       blocks_[i] = {master.cut(numel), exp_avg.cut(numel), exp_avg_sq.cut(numel)};
       for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
     }

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// One block's fp32 planes, each [numel], in host or device memory.
+/// One block's fp32 planes, each [trained elements], in host or device memory.
 struct BlockStates {
   Tensor master, exp_avg, exp_avg_sq;
 };
@@ -18,7 +18,7 @@ class OptimizerStates {
   /// "optimizer", "slots" (device).
   OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host);
   [[nodiscard]] const BlockStates& block(BlockId id) const { return blocks_.at(static_cast<size_t>(id)); }
-  /// slots()[block]: memory of its slots, each [numel] of the training dtype.
+  /// slots()[block]: memory of its slots, each [trained elements] of the training dtype.
   [[nodiscard]] const std::vector<std::vector<Tensor>>& slots() const { return slots_; }
 
  private:

@@ -11,7 +11,8 @@ namespace tandem {
 bool FreshPlanes::read(Plane plane, BlockId block, Tensor out) {
   if (plane != Plane::master) return false;
   for (const ParamSpec& spec : table_.of_block(block))
-    weights_.read(spec, {out.data<float>() + spec.offset, static_cast<size_t>(spec.numel)});
+    if (!spec.frozen)
+      weights_.read(spec, 0, {out.data<float>() + spec.offset, static_cast<size_t>(spec.numel)});
   return true;
 }
 
@@ -34,6 +35,7 @@ void PlaneMover::upload(Tensor into, Tensor staged) {
 
 void PlaneMover::load_states(PlaneSource& source) {
   for (BlockId block = 0; block < table_.block_count(); ++block) {
+    if (table_.block(block).trained == 0) continue;
     const BlockStates& states = states_.block(block);
     const bool host = on_host(block);
     const auto load = [&](Plane plane, Tensor into) {
@@ -47,6 +49,21 @@ void PlaneMover::load_states(PlaneSource& source) {
     load(Plane::exp_avg, states.exp_avg);
     load(Plane::exp_avg_sq, states.exp_avg_sq);
   }
+}
+
+void PlaneMover::load_frozen(PlaneSource& source, BlockId block, Tensor weights) {
+  const int64_t piece = frozen_piece(table_), trained = table_.block(block).trained,
+                frozen = weights.numel() - trained;
+  if (frozen > 0) stream_.fill_zero(weights.flat(trained, frozen));  // the padding
+  for (const ParamSpec& spec : table_.of_block(block))
+    for (int64_t first = 0; spec.frozen && first < spec.numel; first += piece) {
+      const int64_t count = std::min(piece, spec.numel - first);
+      const Tensor values = staging_.tensor(DType::f32, {count}),
+                   rounded = staging_.tensor(weights.dtype(), {count}, values.bytes());
+      source.read_frozen(spec, first, {values.data<float>(), static_cast<size_t>(count)});
+      round_weights(workers_, rounded, values);
+      upload(weights.flat(spec.offset + first, count), rounded);
+    }
 }
 
 bool PlaneMover::load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where) {

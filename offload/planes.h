@@ -23,9 +23,11 @@ enum class Plane : uint8_t {
 class PlaneSource {
  public:
   virtual ~PlaneSource() = default;
-  /// Fills the block's plane, [numel] on the host, fp32 or the training dtype; padding stays zero (out comes
-  /// zeroed). False, with nothing written: there is no such plane.
+  /// Fills the block's plane, [trained elements] on the host, fp32 or the training dtype; padding stays zero
+  /// (out comes zeroed). False, with nothing written: there is no such plane.
   virtual bool read(Plane plane, BlockId block, Tensor out) = 0;
+  /// Fills out with a frozen parameter's weights from `first` on, in fp32.
+  virtual void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) = 0;
 };
 
 /// Masters from a WeightSource, moments zero.
@@ -33,6 +35,9 @@ class FreshPlanes : public PlaneSource {
  public:
   FreshPlanes(const ParamTable& table, WeightSource& weights) : table_(table), weights_(weights) {}
   bool read(Plane plane, BlockId block, Tensor out) override;
+  void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
+    weights_.read(spec, first, out);
+  }
 
  private:
   const ParamTable& table_;
@@ -50,6 +55,8 @@ class PlaneMover {
   /// A training-dtype plane into memory of either kind. False: the source has none. Overwrites the block's
   /// first slot where the states are on the host.
   bool load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where);
+  /// The rounded weights of the block's frozen parameters into its weights on the device.
+  void load_frozen(PlaneSource& source, BlockId block, Tensor weights);
   /// round_weights(master) into memory of either kind.
   void round_master(BlockId block, Tensor into, Placement where);
   /// Copies memory of either kind, any number of elements, to the host.

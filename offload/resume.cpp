@@ -29,15 +29,20 @@ bool named(const std::string& key, const std::vector<std::string>& sets) {
   });
 }
 
+/// Null where there is none. A run whose whole checkpoints are all without states is not started again.
 std::unique_ptr<Checkpoint> newest_complete(const RunFolder& folder, std::vector<std::string>& warnings) {
+  std::optional<NoStatesError> no_states;
   for (const int64_t step : folder.saved_steps()) {
     try {
       return std::make_unique<Checkpoint>(folder.checkpoint(step));
+    } catch (const NoStatesError& error) {
+      if (!no_states) no_states = error;
     } catch (const Error& error) {
       warnings.push_back(fmt::format("warning: skipped the checkpoint of step {}: {} ({})", step,
                                      error.message(), error.where()));
     }
   }
+  if (no_states) throw *no_states;
   return nullptr;
 }
 

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "core/io/json.h"
 
@@ -47,6 +49,7 @@ void remove_checkpoint(const fs::path& folder) {
 struct MetricsLine {
   int64_t step = 0;
   std::optional<int64_t> eval_version;  ///< of an evaluation
+  std::optional<double> eval_loss;      ///< of one whose loss is a number
 };
 
 /// Nothing for a line that is not whole.
@@ -54,8 +57,11 @@ std::optional<MetricsLine> parse_line(const std::string& line) {
   try {
     const json::Document document = json::parse(line, "metrics.jsonl");
     const json::Node root(document);
-    MetricsLine parsed{root.at("step").as_i64(), std::nullopt};
-    if (root.bool_or("eval", false)) parsed.eval_version = root.at("eval_version").as_i64();
+    MetricsLine parsed{root.at("step").as_i64(), std::nullopt, std::nullopt};
+    if (!root.bool_or("eval", false)) return parsed;
+    parsed.eval_version = root.at("eval_version").as_i64();
+    const double loss = root.double_or("eval_loss", std::numeric_limits<double>::quiet_NaN());
+    if (!std::isnan(loss)) parsed.eval_loss = loss;
     return parsed;
   } catch (const Error&) {
     return std::nullopt;
@@ -89,37 +95,53 @@ std::vector<int64_t> RunFolder::saved_steps() const {
   return steps;
 }
 
-void RunFolder::prune(int64_t keep, std::span<const int64_t> abandoned) const {
+bool RunFolder::is_complete(int64_t step) const {
+  std::error_code ignored;
+  return fs::exists(checkpoint(step) / "state.json", ignored);
+}
+
+std::optional<int64_t> RunFolder::best_step(const std::map<int64_t, double>& eval_losses) const {
+  std::optional<int64_t> best;
+  for (const int64_t step : saved_steps()) {
+    const auto loss = eval_losses.find(step);
+    if (loss == eval_losses.end() || !is_complete(step)) continue;
+    if (!best || loss->second < eval_losses.at(*best)) best = step;
+  }
+  return best;
+}
+
+void RunFolder::prune(int64_t keep, std::span<const int64_t> abandoned, std::optional<int64_t> best) const {
   std::error_code ignored;
   for (const std::string& name : names_in(checkpoints()))
     if (name.starts_with("." + std::string(kPrefix))) fs::remove_all(checkpoints() / name, ignored);
   for (const int64_t step : abandoned) remove_checkpoint(checkpoint(step));
   int64_t complete = 0;
   for (const int64_t step : saved_steps()) {
-    if (complete >= keep)
+    if (complete < keep)
+      complete += is_complete(step) ? 1 : 0;
+    else if (step != best)
       remove_checkpoint(checkpoint(step));
-    else if (fs::exists(checkpoint(step) / "state.json", ignored))
-      ++complete;
   }
 }
 
-std::optional<int64_t> RunFolder::cut_metrics(int64_t step) const {
-  std::optional<int64_t> evaluated;
+KeptMetrics RunFolder::cut_metrics(int64_t step) const {
+  KeptMetrics metrics_kept;
   std::ifstream in(metrics(), std::ios::binary);
-  if (!in) return evaluated;
+  if (!in) return metrics_kept;
   uintmax_t kept = 0;
   for (std::string line; std::getline(in, line);) {
     const auto parsed = parse_line(line);
     // getline meets the end only in a line without '\n': a torn one.
     if (in.eof() || !parsed || parsed->step > step) break;
     kept += line.size() + 1;
-    if (parsed->step == step && parsed->eval_version) evaluated = parsed->eval_version;
+    if (parsed->step == step && parsed->eval_version) metrics_kept.evaluated = parsed->eval_version;
+    if (parsed->eval_loss) metrics_kept.eval_losses[parsed->step] = *parsed->eval_loss;
   }
   in.close();
   std::error_code error;
   fs::resize_file(metrics(), kept, error);
   if (error) throw system_error(error.value(), "cut the metrics after the checkpoint's step", metrics());
-  return evaluated;
+  return metrics_kept;
 }
 
 fs::path partial_of(const fs::path& folder) {

@@ -2,6 +2,7 @@
 // The folder of a run: its lock, its metrics, its checkpoints.
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,12 @@ class RunLock {
   Descriptor file_;
 };
 
+/// What metrics.jsonl says after it has been cut.
+struct KeptMetrics {
+  std::optional<int64_t> evaluated;       ///< version of the last evaluation of the step that was cut after
+  std::map<int64_t, double> eval_losses;  ///< by step; those that are numbers
+};
+
 class RunFolder {
  public:
   explicit RunFolder(fs::path path) : path_(std::move(path)) {}
@@ -39,13 +46,16 @@ class RunFolder {
   /// Steps that have a checkpoint folder, complete or not, newest first.
   [[nodiscard]] std::vector<int64_t> saved_steps() const;
   /// After a save: removes what interrupted saves left, the checkpoints of `abandoned` steps, and everything
-  /// older than the newest `keep` complete ones. What can't be removed stays, without an error.
-  void prune(int64_t keep, std::span<const int64_t> abandoned) const;
-  /// Cuts metrics.jsonl after the last line of `step`; a torn last line goes too. Returns the version that
-  /// the last evaluation of `step` was made with, if there is a line of one.
-  std::optional<int64_t> cut_metrics(int64_t step) const;
+  /// older than the newest `keep` complete ones, but for the one of step `best`. What can't be removed stays,
+  /// without an error.
+  void prune(int64_t keep, std::span<const int64_t> abandoned, std::optional<int64_t> best = {}) const;
+  /// Of the complete checkpoints, the newest one with the lowest loss; nothing where none has a loss.
+  [[nodiscard]] std::optional<int64_t> best_step(const std::map<int64_t, double>& eval_losses) const;
+  /// Cuts metrics.jsonl after the last line of `step`; a torn last line goes too.
+  KeptMetrics cut_metrics(int64_t step) const;
 
  private:
+  [[nodiscard]] bool is_complete(int64_t step) const;
   fs::path path_;
 };
 

@@ -16,7 +16,7 @@ namespace tandem {
 /// Thread-safe. Steps and versions: the gradient of step i becomes version i + 1.
 class Slots {
  public:
-  /// memory[block]: the slots of the block, each [numel] of the training dtype.
+  /// memory[block]: the slots of the block, each [trained elements] of the training dtype.
   explicit Slots(std::vector<std::vector<Tensor>> memory);
 
   struct Landing {

@@ -26,6 +26,12 @@ std::vector<Tensor> cut_blocks(const Buffer& buffer, const ParamTable& table, DT
   return blocks;
 }
 
+std::vector<int64_t> trained_elements(const ParamTable& table) {
+  std::vector<int64_t> elements;
+  for (const BlockSpec& block : table.blocks()) elements.push_back(block.trained);
+  return elements;
+}
+
 /// Leases that one step takes of each block.
 std::vector<int> lease_uses(const TrainSetup& setup, const ParamTable& table) {
   std::vector<int> uses;
@@ -75,8 +81,8 @@ class Trainer::Impl {
         next_(start.policy.step),
         known_until_(start.policy.step - 1) {
     ring_ = std::make_unique<UpdateRing>(policy_, slots_, device, *upload_,
-                                         cut_blocks(weights_, table, setup.dtype), lease_uses(setup_, table),
-                                         policy_.read(start_), start_, Fence{});
+                                         cut_blocks(weights_, table, setup.dtype), trained_elements(table),
+                                         lease_uses(setup_, table), policy_.read(start_), start_, Fence{});
     source_ = std::make_unique<ResidentWeights>(*ring_);
     optimizer_ =
         std::make_unique<Optimizer>(Optimizer::Parts{setup_, table, device, workers, *lane_, *device_adam_,
@@ -98,8 +104,10 @@ class Trainer::Impl {
     PlaneMover mover = this->mover();
     mover.load_states(planes);
     for (BlockId block = 0; block < table_.block_count(); ++block) {
+      mover.load_frozen(planes, block, ring_->device_weights(block));
+      if (table_.block(block).trained == 0) continue;
       const Placement where = setup_.placement[static_cast<size_t>(block)];
-      const Tensor weights = ring_->device_weights(block);
+      const Tensor weights = ring_->trained_weights(block);
       if (on_device == start_) {
         mover.round_master(block, weights, Placement::device);
         continue;
@@ -186,7 +194,8 @@ class Trainer::Impl {
   void finalize() {
     PlaneMover mover = this->mover();
     for (BlockId block = 0; block < table_.block_count(); ++block)
-      mover.round_master(block, ring_->device_weights(block), Placement::device);
+      if (table_.block(block).trained > 0)
+        mover.round_master(block, ring_->trained_weights(block), Placement::device);
   }
 
   [[nodiscard]] TrainState state() const { return {policy_.state_before(next_), optimizer_->progress()}; }
@@ -224,6 +233,8 @@ class Trainer::Impl {
       case Plane::predicted:
         return read(slots_.weights(block, next_), where);
       case Plane::weights:
+        if (first >= table_.block(block).trained)  // frozen: the device has the only copy
+          return read(ring_->device_weights(block), Placement::device);
         return read_rounded(states.master.flat(first, out.numel()), where, out);
     }
   }

@@ -70,7 +70,8 @@ class Trainer {
   [[nodiscard]] TrainState state() const;
   [[nodiscard]] bool has_plane(Plane plane) const;
   /// out: elements of the block from `first` on, on the host; fp32 for states, the training dtype for
-  /// weights. With the staging of begin_reading().
+  /// weights. Frozen elements are among the weights only; no read crosses the line between them and the
+  /// trained ones. With the staging of begin_reading().
   void begin_reading();
   void read_plane(Plane plane, BlockId block, Tensor out, int64_t first = 0);
   void end_reading();

@@ -1,6 +1,7 @@
 #include "offload/training_run.h"
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 
 #include "core/io/atomic_file.h"
@@ -54,7 +55,7 @@ class Run {
       : config_(config),
         options_(options),
         model_(open_model(config)),
-        table_(model_.arch, config.optimizer.no_decay),
+        table_(model_.arch, config.optimizer.no_decay, config.model.freeze),
         data_(open_data(config, model_.arch)),
         steps_(run_steps(config, data_)),
         machine_(find_machine(config.device, config.where("device.kind"))),
@@ -99,8 +100,7 @@ class Run {
   }
 
   [[nodiscard]] uint64_t bytes_per_save() const {
-    const bool delayed = setup_.policy.schedule == Schedule::delayed;
-    return checkpoint_bytes(table_, setup_.dtype, delayed, delayed && setup_.prediction > 0);
+    return checkpoint_bytes(table_, setup_.dtype, largest_save(setup_, config_.checkpoint.states));
   }
 
   void check_disk(uint64_t disk_free) const {
@@ -115,7 +115,8 @@ class Run {
   void warn_of_disk(uint64_t disk_free) {
     const int64_t every = config_.checkpoint.every, saves = every > 0 ? (steps_ + every - 1) / every : 1;
     const int64_t there = std::ssize(folder_.saved_steps());
-    const int64_t more = std::min(config_.checkpoint.keep + 1, saves) - there;
+    const int64_t kept = config_.checkpoint.keep + (config_.checkpoint.keep_best ? 1 : 0);
+    const int64_t more = std::min(kept + 1, saves) - there;
     const uint64_t bytes = static_cast<uint64_t>(std::max<int64_t>(more, 0)) * bytes_per_save();
     if (bytes > disk_free)
       printer_.note(fmt::format("warning: {} more checkpoints need {} ({} bytes), the disk has {} free: a "
@@ -160,7 +161,7 @@ class Run {
     first_step_ = trainer_->next_step();
     speed_.leave_out(first_step_);
     write_atomically(folder_.resolved_config(), resolved_);
-    kept_evaluation_ = folder_.cut_metrics(first_step_);
+    kept_metrics_ = folder_.cut_metrics(first_step_);
     metrics_.emplace(folder_.metrics());
   }
 
@@ -205,7 +206,7 @@ class Run {
     };
     const Stopwatch watch;
     // A signal may have cut the evaluation short that came before the save.
-    if (first_step_ > 0 && !kept_evaluation_) evaluate_if_due();
+    if (first_step_ > 0 && !kept_metrics_.evaluated) evaluate_if_due();
     while (!ends()) {
       loader.fill(sample_, view(tokens), view(targets));
       trainer_->step({tokens, targets});
@@ -309,7 +310,8 @@ class Run {
   void report_evaluation(double loss, int64_t tokens, int64_t version) {
     const int64_t done = trainer_->next_step();
     result_.eval_loss = loss;
-    if (done != first_step_ || kept_evaluation_ != version)  // else the line is there
+    if (!std::isnan(loss)) kept_metrics_.eval_losses[done] = loss;
+    if (done != first_step_ || kept_metrics_.evaluated != version)  // else the line is there
       metrics_->write(evaluation_line(done, loss, tokens, version));
     printer_.note(fmt::format("step {}: held-out loss {:.4f} over {} tokens (weights of version {})", done,
                               loss, tokens, version));
@@ -329,11 +331,17 @@ class Run {
     saved_step_ = state.step;
     result_.checkpoint = path.string();
     std::erase(choice_.abandoned, state.step);
-    folder_.prune(config_.checkpoint.keep, choice_.abandoned);
+    prune();
     choice_.abandoned.clear();
     printer_.note(
         fmt::format("saved {} ({} in {})", path.string(), byte_text(bytes), duration(watch.seconds())));
     speed_.leave_out(state.step);
+  }
+
+  void prune() const {
+    std::optional<int64_t> best;
+    if (config_.checkpoint.keep_best) best = folder_.best_step(kept_metrics_.eval_losses);
+    folder_.prune(config_.checkpoint.keep, choice_.abandoned, best);
   }
 
   [[nodiscard]] RunState run_state() const {
@@ -346,6 +354,7 @@ class Run {
     state.dtype = setup_.dtype;
     state.data = data_files_;
     state.config_hash = hash_of(resolved_);
+    state.states = config_.checkpoint.states;
     return state;
   }
 
@@ -356,7 +365,10 @@ class Run {
     if (done < steps_ || data_.eval_range.count == 0) return;
     trainer_->begin_evaluation();
     trainer_->finalize();
-    if (!evaluate(done)) stop_by_signal();
+    if (evaluate(done))
+      prune();  // the last checkpoint may be the best one
+    else
+      stop_by_signal();
   }
 
   const Config& config_;
@@ -382,9 +394,9 @@ class Run {
   SpeedWindow speed_;
   double adam_rate_ = 0;  ///< 1e9 parameters per second of host Adam
   uint64_t sample_ = 0;
-  int64_t first_step_ = 0;                  ///< this process's
-  int64_t saved_step_ = -1;                 ///< of the newest checkpoint
-  std::optional<int64_t> kept_evaluation_;  ///< version of the evaluation of first_step_ that metrics hold
+  int64_t first_step_ = 0;    ///< this process's
+  int64_t saved_step_ = -1;   ///< of the newest checkpoint
+  KeptMetrics kept_metrics_;  ///< of first_step_ and before; the losses also of this run's evaluations
   RunResult result_;
 };
 

@@ -7,8 +7,8 @@
 namespace tandem {
 
 UpdateRing::UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, Stream& upload,
-                       std::vector<Tensor> device_weights, std::vector<int> uses, int64_t first_version,
-                       int64_t first_step, Fence arrived)
+                       std::vector<Tensor> device_weights, const std::vector<int64_t>& trained,
+                       std::vector<int> uses, int64_t first_version, int64_t first_step, Fence arrived)
     : policy_(policy),
       slots_(slots),
       device_(device),
@@ -16,12 +16,14 @@ UpdateRing::UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, S
       weights_(std::move(device_weights)),
       uses_(std::move(uses)),
       blocks_(weights_.size()),
+      arrived_(std::move(arrived)),
       step_(first_step - 1) {
   for (size_t id = 0; id < blocks_.size(); ++id) {
+    trained_.push_back(weights_[id].flat(0, trained.at(id)));
     Block& block = blocks_[id];
     block.on_device = block.published = first_version;
     block.last_step = first_step - 1;
-    promise(block, static_cast<BlockId>(id), first_version)->fulfil(arrived);
+    promise(block, static_cast<BlockId>(id), first_version)->fulfil(arrived_);
   }
 }
 
@@ -54,6 +56,7 @@ Fence UpdateRing::arrival(BlockId id, int64_t version) {
     ASSERT(version == policy_.read(step_),
            "version {} of block {} acquired in step {}, which reads version {}", version, id, step_,
            policy_.read(step_));
+    if (is_frozen(static_cast<size_t>(id))) return arrived_;
     Block& block = blocks_.at(static_cast<size_t>(id));
     arrival = promise(block, id, version);
     block.arrivals.erase(block.arrivals.begin(), block.arrivals.find(version));
@@ -112,7 +115,7 @@ std::optional<UpdateRing::Upload> UpdateRing::due(Block& block) {
 void UpdateRing::start(BlockId id, const Upload& upload) {
   upload_.wait(upload.finished);
   upload_.wait(upload.last_reads);
-  upload_.copy(weights_[static_cast<size_t>(id)], slots_.weights(id, upload.version));
+  upload_.copy(trained_weights(id), slots_.weights(id, upload.version));
   const Fence arrived = upload_.record();
   slots_.release(id, upload.version, arrived);
   std::shared_ptr<FencePromise> arrival;
@@ -127,8 +130,8 @@ void UpdateRing::expect_quiet(int64_t version) const {
   device_.check();
   const std::lock_guard lock(mutex_);
   for (size_t id = 0; id < blocks_.size(); ++id)
-    ASSERT(blocks_[id].published == version, "block {} stands at version {} where {} was expected", id,
-           blocks_[id].published, version);
+    ASSERT(is_frozen(id) || blocks_[id].published == version,
+           "block {} stands at version {} where {} was expected", id, blocks_[id].published, version);
 }
 
 }  // namespace tandem

@@ -21,18 +21,20 @@ namespace tandem {
 /// other inside.
 class UpdateRing {
  public:
-  /// device_weights[block]: the one copy of the weights that forward reads. uses[block]: leases that one step
-  /// takes of it. first: the version that the device holds (or will, once `arrived` has passed) at the start.
+  /// device_weights[block]: the one copy of the weights that forward reads. trained[block]: so many of their
+  /// first elements are of a version; a block without any is never published. uses[block]: leases that one
+  /// step takes of it. first: the version that the device holds (or will, once `arrived` has passed) at the
+  /// start.
   UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, Stream& upload,
-             std::vector<Tensor> device_weights, std::vector<int> uses, int64_t first_version,
-             int64_t first_step, Fence arrived);
+             std::vector<Tensor> device_weights, const std::vector<int64_t>& trained, std::vector<int> uses,
+             int64_t first_version, int64_t first_step, Fence arrived);
 
   /// Starts a step; its lag must be known. Steps are entered in order.
   void enter(int64_t step);
   /// The version that the entered step reads.
   [[nodiscard]] int64_t version() const;
-  /// Blocks until the upload of this version of the block is enqueued; returns its fence. The version must be
-  /// version().
+  /// Blocks until the upload of this version of the block is enqueued; returns its fence (for a frozen block,
+  /// that of the start). The version must be version().
   [[nodiscard]] Fence arrival(BlockId block, int64_t version);
   /// One lease of the entered step ended; fence: all reads of it. All leases of a block are on one stream. A
   /// lease may end in a destructor, which can't throw: so what goes wrong here poisons the device as well.
@@ -44,6 +46,10 @@ class UpdateRing {
   /// failed.
   void expect_quiet(int64_t version) const;
   [[nodiscard]] Tensor device_weights(BlockId block) const { return weights_.at(static_cast<size_t>(block)); }
+  /// The part of them that is trained.
+  [[nodiscard]] Tensor trained_weights(BlockId block) const {
+    return trained_.at(static_cast<size_t>(block));
+  }
 
  private:
   struct Upload {
@@ -70,10 +76,12 @@ class UpdateRing {
   Slots& slots_;
   Device& device_;
   Stream& upload_;
-  std::vector<Tensor> weights_;
+  [[nodiscard]] bool is_frozen(size_t id) const { return trained_[id].empty(); }
+  std::vector<Tensor> weights_, trained_;
   std::vector<int> uses_;
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
+  const Fence arrived_;
   int64_t step_;
 };
 

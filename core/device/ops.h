@@ -56,7 +56,7 @@ class Ops {
   /// [C] act; rstd: [R] fp32.
   virtual void rms_norm_forward(Stream&, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) = 0;
   /// dx = dresidual + the norm's gradient (dresidual may be empty, or dx itself); dw[c] += sum over r of
-  /// dy*x*rstd. dx, dresidual, dy, x: [R, C] act; dw: [C] fp32.
+  /// dy*x*rstd. dx, dresidual, dy, x: [R, C] act; dw: [C] fp32, or empty where the weight is not trained.
   virtual void rms_norm_backward(Stream&, Tensor dx, Tensor dw, Tensor dresidual, Tensor dy, Tensor x,
                                  Tensor w, Tensor rstd) = 0;
   /// y[r, :] = (x[r, :] - mean[r]) * rstd[r] * w + b, rstd[r] = 1/sqrt(var(x[r, :]) + eps), var with 1/C, in
@@ -64,7 +64,8 @@ class Ops {
   virtual void layer_norm_forward(Stream&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor w, Tensor b,
                                   float eps) = 0;
   /// dx = dresidual + the norm's gradient (dresidual may be empty, or dx itself); dw[c] += sum over r of
-  /// dy*(x-mean)*rstd; db[c] += sum over r of dy. dx, dresidual, dy, x: [R, C] act; dw, db: [C] fp32.
+  /// dy*(x-mean)*rstd; db[c] += sum over r of dy. dx, dresidual, dy, x: [R, C] act; dw, db: [C] fp32, each
+  /// empty where it is not trained.
   virtual void layer_norm_backward(Stream&, Tensor dx, Tensor dw, Tensor db, Tensor dresidual, Tensor dy,
                                    Tensor x, Tensor w, Tensor mean, Tensor rstd) = 0;
 

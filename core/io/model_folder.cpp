@@ -97,51 +97,6 @@ bool ignored_silently(const std::string& name) {
   return std::ranges::any_of(kIgnored, [&](std::string_view glob) { return glob_matches(glob, name); });
 }
 
-/// Elements of [out, in] from a file that holds [in, out], in chunks of the file's rows.
-void read_transposed(const LocatedTensor& stored, const ParamSpec& spec, int64_t first,
-                     std::span<float> out) {
-  constexpr int64_t kChunk = 1 << 20;
-  const int64_t outs = spec.shape[0], ins = spec.shape[1], count = static_cast<int64_t>(out.size());
-  const int64_t rows = std::max<int64_t>(1, kChunk / outs);
-  std::vector<float> chunk;
-  for (int64_t begin = 0; begin < ins; begin += rows) {
-    const int64_t end = std::min(begin + rows, ins);
-    chunk.resize(static_cast<size_t>((end - begin) * outs));
-    stored.file->read(*stored.entry, static_cast<uint64_t>(begin * outs), chunk);
-    for (int64_t o = first / ins; o * ins < first + count; ++o)
-      for (int64_t i = begin; i < end; ++i)
-        if (const int64_t at = o * ins + i - first; at >= 0 && at < count)
-          out[static_cast<size_t>(at)] = chunk[static_cast<size_t>((i - begin) * outs + o)];
-  }
-}
-
-/// A parameter's bytes in the order of the files. A transposed one is fetched whole and kept until the next.
-class StoredOrder {
- public:
-  StoredOrder(const FetchParameter& fetch, size_t element) : fetch_(fetch), element_(element) {}
-  void read(const ParamSpec& spec, uint64_t offset, std::span<std::byte> out) {
-    if (!spec.transposed) return fetch_(spec, static_cast<int64_t>(offset / element_), out);
-    if (held_ != &spec) turn(spec);
-    std::ranges::copy(std::span(turned_).subspan(offset, out.size()), out.begin());
-  }
-
- private:
-  void turn(const ParamSpec& spec) {
-    const auto outs = static_cast<size_t>(spec.shape[0]), ins = static_cast<size_t>(spec.shape[1]);
-    std::vector<std::byte> block(outs * ins * element_);
-    fetch_(spec, 0, block);
-    turned_.resize(block.size());
-    for (size_t o = 0; o < outs; ++o)
-      for (size_t i = 0; i < ins; ++i)
-        std::memcpy(&turned_[(i * outs + o) * element_], &block[(o * ins + i) * element_], element_);
-    held_ = &spec;
-  }
-  const FetchParameter& fetch_;
-  size_t element_;
-  const ParamSpec* held_ = nullptr;
-  std::vector<std::byte> turned_;
-};
-
 }  // namespace
 
 ModelFolder::ModelFolder(std::string path)
@@ -157,9 +112,6 @@ ModelFolder::ModelFolder(std::string path)
   check_parameters(table);
   if (arch_.tied && weights_.find(kHead) != nullptr) check_tied_head(table);
   note_strays();
-  if (arch_.dropout > 0)
-    warnings_.push_back(
-        fmt::format("dropout is not applied (config.json names a rate of {})", arch_.dropout));
 }
 
 void ModelFolder::check_parameters(const ParamTable& table) {
@@ -213,10 +165,12 @@ void ModelFolder::read(const ParamSpec& spec, int64_t first, std::span<float> ou
   const LocatedTensor* stored = find(spec.name);
   ASSERT(stored != nullptr && first >= 0 && first + static_cast<int64_t>(out.size()) <= spec.numel,
          "elements {}+{} of \"{}\"", first, out.size(), spec.name);
-  if (spec.transposed)
-    read_transposed(*stored, spec, first, out);
-  else
-    stored->file->read(*stored->entry, static_cast<uint64_t>(first), out);
+  read_in_block_order(spec, sizeof(float), first, std::as_writable_bytes(out),
+                      [&](uint64_t begin, std::span<std::byte> bytes) {
+                        stored->file->read(
+                            *stored->entry, begin,
+                            {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
+                      });
   if (policy == NonFinite::accept) return;
   const auto bad = std::ranges::find_if(out, [](float x) { return non_finite(x); });
   CHECK(bad == out.end(), Status::failed,

@@ -1,11 +1,11 @@
 #pragma once
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/io/safetensors_set.h"
+#include "core/io/stored_order.h"
 #include "core/model/arch.h"
 #include "core/model/params.h"
 
@@ -59,14 +59,10 @@ class ModelFolder {
   std::vector<std::string> warnings_;
 };
 
-/// Fills out with a parameter's elements [first, first + out.size() / size_of(dtype)) in the dtype of the
-/// save.
-using FetchParameter = std::function<void(const ParamSpec& spec, int64_t first, std::span<std::byte> out)>;
-
 inline constexpr uint64_t kShardLimit = 5'000'000'000;
 
-/// Writes the weights under their Hugging Face names as model.safetensors or shards (see
-/// write_safetensors_set); the tied head too, if it came with one.
+/// Writes the weights, fetched in the dtype of the save, under their Hugging Face names as model.safetensors
+/// or shards (see write_safetensors_set); the tied head too, if it came with one.
 FileSums save_weights(const std::string& folder, const ParamTable& table, DType dtype, const StoredForm& form,
                       const FetchParameter& fetch, uint64_t shard_limit = kShardLimit);
 

@@ -16,9 +16,9 @@ void project(Ops& ops, Stream& s, Tensor y, Tensor x, const LinearParams& w, Int
   if (!w.bias.empty()) ops.add_bias(s, y, w.bias);
 }
 
-/// The gradients of a projection's parameters.
+/// The gradients of a projection's trained parameters.
 void project_backward(Ops& ops, Stream& s, const LinearParams& dw, Tensor dy, Tensor x) {
-  ops.linear_backward_weight(s, dw.weight, dy, x);
+  if (!dw.weight.empty()) ops.linear_backward_weight(s, dw.weight, dy, x);
   if (!dw.bias.empty()) ops.bias_backward(s, dw.bias, dy);
 }
 
@@ -207,12 +207,16 @@ LayerParams::LayerParams(const ParamTable& table, BlockId block, Tensor flat) {
   gate = {part(Role::gate), part(Role::gate_bias)};
   up = {part(Role::up), part(Role::up_bias)};
   down = {part(Role::down), part(Role::down_bias)};
-  if (const Tensor qkv = part(Role::qkv), bias = part(Role::qkv_bias); !qkv.empty()) {
+  const auto cut = [&](Role role, Tensor LinearParams::*member) {
+    const Tensor qkv = part(role);
+    if (qkv.empty()) return;
     const int64_t rows = qkv.dim(0) / 3;
-    q = {qkv.rows(0, rows), bias.rows(0, rows)};
-    k = {qkv.rows(rows, rows), bias.rows(rows, rows)};
-    v = {qkv.rows(2 * rows, rows), bias.rows(2 * rows, rows)};
-  }
+    q.*member = qkv.rows(0, rows);
+    k.*member = qkv.rows(rows, rows);
+    v.*member = qkv.rows(2 * rows, rows);
+  };
+  cut(Role::qkv, &LinearParams::weight);
+  cut(Role::qkv_bias, &LinearParams::bias);
 }
 
 void layer_recompute(Ops& ops, Stream& s, const LayerShape& shape, const RotaryTables& rotary,

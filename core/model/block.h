@@ -41,7 +41,7 @@ struct NormStatistics {
 /// y = norm(x): LayerNorm where the parameters have a bias, else RMSNorm.  y, x: [N, H] act.
 void norm_forward(Ops& ops, Stream& stream, Tensor y, const NormStatistics& stats, Tensor x,
                   const NormParams& w, float eps);
-/// dx = dresidual + the norm's gradient; adds to dw. dresidual may be empty, or dx.
+/// dx = dresidual + the norm's gradient; adds to what is not empty of dw. dresidual may be empty, or dx.
 void norm_backward(Ops& ops, Stream& stream, Tensor dx, const NormParams& dw, Tensor dresidual, Tensor dy,
                    Tensor x, const NormParams& w, const NormStatistics& stats);
 
@@ -74,7 +74,8 @@ struct LinearParams {
   Tensor weight, bias;  // [O, I]; [O] or empty
 };
 
-/// The layer's parameters (or their fp32 gradients) as tensors in the block's flat memory.
+/// The layer's parameters (or their fp32 gradients, empty for frozen parameters) as tensors in the block's
+/// flat memory.
 struct LayerParams {
   NormParams norm1, norm2;
   Tensor q_norm, k_norm;  // [D], or empty
@@ -92,7 +93,8 @@ void layer_forward(Ops& ops, Stream& stream, const LayerShape& shape, const Rota
 /// The same without the last product: what backward needs of a layer whose activations were not kept.
 void layer_recompute(Ops& ops, Stream& stream, const LayerShape& shape, const RotaryTables& rotary,
                      const LayerParams& w, LayerActivations& a, Tensor x);
-/// d: on entry the gradient of y, on return that of x, [N, H] act. Adds the parameters' gradients to dw.
+/// d: on entry the gradient of y, on return that of x, [N, H] act. Adds the gradients of trained parameters
+/// to dw.
 /// Destroys a.gate, a.up, a.q and a.k.
 void layer_backward(Ops& ops, Stream& stream, const LayerShape& shape, const RotaryTables& rotary,
                     const LayerParams& w, const LayerParams& dw, LayerActivations& a, LayerGradients& g,

@@ -52,8 +52,8 @@ class ParamSource {
 class GradSink {
  public:
   virtual ~GradSink() = default;
-  /// The fp32 accumulator of this use, [numel of the block] flat: zero the first time, then as the last close
-  /// left it.
+  /// The fp32 accumulator of this use, [trained elements of the block] flat: zero the first time, then as the
+  /// last close left it. The block has trained elements.
   [[nodiscard]] virtual Tensor open(BlockId block, Stream& stream) = 0;
   /// Everything of this use and pass has been added. At the last use of the last pass the uses are added in
   /// their order of arrival and rounded to the training dtype once.

@@ -118,6 +118,7 @@ class Model::Impl {
     head_backward(group, parts, version, grad_scale, source, sink, s, losses);
     parts.inputs.pop_back();
     layers_backward(shape, parts, version, source, sink, s);
+    if (table_.block(0).trained == 0) return;
     s.range("backward embedding");
     const Tensor grads = sink.open(0, s);
     for (size_t m = 0; m < group.size(); ++m) look_up_backward(grads, d[m], group[m], s);
@@ -206,8 +207,17 @@ class Model::Impl {
     if (arch_.learned_positions) ops_.add_bias(s, sequences(y, batch), positions(block, batch));
   }
   void look_up_backward(Tensor grads, Tensor d, const Batch& batch, Stream& s) {
-    ops_.embedding_backward(s, table_.part(0, Role::embedding, grads), d, batch.tokens.flat());
-    if (arch_.learned_positions) ops_.bias_backward(s, positions(grads, batch), sequences(d, batch));
+    if (const Tensor table = table_.part(0, Role::embedding, grads); !table.empty())
+      ops_.embedding_backward(s, table, d, batch.tokens.flat());
+    if (!table_.part(0, Role::positions, grads).empty())
+      ops_.bias_backward(s, positions(grads, batch), sequences(d, batch));
+  }
+  /// The accumulator of a use of the block; empty where nothing of the block is trained.
+  [[nodiscard]] Tensor open(BlockId block, GradSink& sink, Stream& s) const {
+    return table_.block(block).trained > 0 ? sink.open(block, s) : Tensor{};
+  }
+  void close(BlockId block, GradSink& sink, Stream& s) const {
+    if (table_.block(block).trained > 0) sink.close(block, s);
   }
 
   /// The leases of the head: its own block, and the embedding's where the two are tied.
@@ -239,8 +249,9 @@ class Model::Impl {
     s.range("head");
     const LayerShape shape = shape_of(group);
     Head head = lease_head(version, Pass::backward, source, s);
-    const Tensor tied_grads = arch_.tied ? sink.open(0, s) : Tensor{};
-    const Tensor own_grads = sink.open(head_block(), s);
+    const bool tied_use = table_.block(0).grad_uses == 2;  // the embedding is trained, and the head
+    const Tensor tied_grads = tied_use ? sink.open(0, s) : Tensor{};
+    const Tensor own_grads = open(head_block(), sink, s);
     const NormParams dnorm = final_norm(own_grads);
     const Tensor dweight = head_matrix(tied_grads, own_grads);
     const int64_t n = shape.tokens(), rows = std::min(n, head_chunk_rows(arch_));
@@ -260,28 +271,28 @@ class Model::Impl {
         ops_.softmax_cross_entropy(s, losses.flat(static_cast<int64_t>(m), 1), dchunk, chunk,
                                    group[m].targets.flat(begin, count), grad_scale);
         ops_.linear_backward_input(s, dnormed.rows(begin, count), dchunk, head.weight);
-        ops_.linear_backward_weight(s, dweight, dchunk, in);
+        if (!dweight.empty()) ops_.linear_backward_weight(s, dweight, dchunk, in);
       }
       norm_backward(ops_, s, d[m], dnorm, Tensor{}, dnormed, x[m], head.norm, stats);
     }
     head.own.release();
     head.tied.release();
-    sink.close(head_block(), s);
-    if (arch_.tied) sink.close(0, s);
+    close(head_block(), sink, s);
+    if (tied_use) sink.close(0, s);
   }
 
   void layers_backward(const LayerShape& any_layer, Activations::Parts& parts, int64_t version,
                        ParamSource& source, GradSink& sink, Stream& s) {
     const Inputs& d = parts.gradients;
     const bool kept = !parts.kept.empty();
-    for (int64_t layer = arch_.layers - 1; layer >= 0; --layer) {
+    for (int64_t layer = arch_.layers - 1; layer >= 0 && layer + 1 >= table_.first_trained(); --layer) {
       const auto block = static_cast<BlockId>(layer + 1);
       const LayerShape shape = any_layer.of_layer(arch_, layer);
       s.range(fmt::format("backward layer {}", layer));
-      source.prefetch(block - 1, Pass::backward);
+      if (block > table_.first_trained()) source.prefetch(block - 1, Pass::backward);
       Lease lease = source.acquire(block, version, Pass::backward, s);
       const LayerParams weights(table_, block, lease.weights());
-      const LayerParams grads(table_, block, sink.open(block, s));
+      const LayerParams grads(table_, block, open(block, sink, s));
       for (size_t m = 0; m < d.size(); ++m) {
         Scratch scratch(device_, s, parts.scratch);
         const Tensor x = parts.inputs.back()[m];
@@ -295,7 +306,7 @@ class Model::Impl {
                        x);
       }
       lease.release();
-      sink.close(block, s);
+      close(block, sink, s);
       parts.inputs.pop_back();
       if (kept) parts.kept.pop_back(), parts.kept_memory.pop_back();
     }

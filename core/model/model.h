@@ -77,9 +77,9 @@ class Model {
   /// Up to the input of the head. The arena must have model_bytes().
   [[nodiscard]] Activations forward(std::span<const Batch> group, int64_t version, Keep keep,
                                     ParamSource& source, Arena& arena, Stream& stream);
-  /// Head and loss, then back through all blocks. losses[m] += the sum of the trained tokens' losses of
-  /// micro-batch m; gradients are those of grad_scale times that sum.  losses: [group] f64 on the device,
-  /// zeroed by the caller.
+  /// Head and loss, then back to the first block that is trained. losses[m] += the sum of the trained tokens'
+  /// losses of micro-batch m; gradients are those of grad_scale times that sum.  losses: [group] f64 on the
+  /// device, zeroed by the caller.
   void backward(std::span<const Batch> group, Activations activations, int64_t version, float grad_scale,
                 ParamSource& source, GradSink& sink, Stream& stream, Tensor losses);
   /// Forward and loss only, one micro-batch. loss: [1] f64 on the device; += the sum over its trained tokens.

@@ -13,47 +13,96 @@ constexpr int64_t kAlign = 64;  // elements: the boundary of Adam's ranges and o
 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
+/// change(spec) for every parameter that a glob names. key: where the globs come from.
+template <class Change>
+void for_matches(std::vector<ParamSpec>& params, const std::vector<std::string>& globs, const char* key,
+                 Change change) {
+  for (const std::string& glob : globs) {
+    bool matched = false;
+    for (ParamSpec& spec : params)
+      if (glob_matches(glob, spec.name)) {
+        change(spec);
+        matched = true;
+      }
+    CHECK(matched, Status::usage, fmt::format("no parameter is named \"{}\"", printable(glob)), key,
+          "names look like " + params.front().name + "; * and ? are wildcards");
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> ParamSpec::stored_shape() const {
   return transposed ? std::vector<int64_t>(shape.rbegin(), shape.rend()) : shape;
 }
 
-ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay) {
+ParamTable::ParamTable(const Arch& a, const std::vector<std::string>& no_decay,
+                       const std::vector<std::string>& freeze_globs) {
   a.naming == Naming::gpt2 ? add_gpt2(a) : add_llama(a);
-  for (const std::string& glob : no_decay) {
-    bool matched = false;
-    for (ParamSpec& spec : params_)
-      if (glob_matches(glob, spec.name)) {
-        spec.decay = false;
-        matched = true;
+  for_matches(params_, no_decay, "optimizer.params.no_decay", [](ParamSpec& spec) { spec.decay = false; });
+  freeze(freeze_globs);
+  lay_out();
+  count_uses(a.tied);
+}
+
+void ParamTable::freeze(const std::vector<std::string>& globs) {
+  for_matches(params_, globs, "model.freeze", [](ParamSpec& spec) { spec.frozen = true; });
+  CHECK(!std::ranges::all_of(params_, &ParamSpec::frozen), Status::usage,
+        "every parameter is frozen: nothing is left to train", "model.freeze", "globs that leave some out");
+}
+
+/// Offsets and sizes: in every block the trained parameters first, in the order of their adding.
+void ParamTable::lay_out() {
+  for (BlockSpec& block : blocks_) {
+    const auto specs = std::span(params_).subspan(static_cast<size_t>(block.first_param),
+                                                  static_cast<size_t>(block.param_count));
+    for (const bool frozen : {false, true})
+      for (ParamSpec& spec : specs) {
+        if (spec.frozen != frozen) continue;
+        spec.offset = block.numel;
+        block.numel += aligned(spec.numel);
+        if (!frozen) block.trained = block.numel, trained_count_ += spec.numel;
+        parameter_count_ += spec.numel;
       }
-    CHECK(matched, Status::usage, fmt::format("no parameter is named \"{}\"", printable(glob)),
-          "optimizer.params.no_decay", "names look like " + params_.front().name + "; * and ? are wildcards");
+    padded_count_ += block.numel;
   }
 }
 
+/// Leases and buckets of a step. Backward ends at the first block that is trained; a tied embedding is the
+/// head too, whose part of the gradient has a bucket of its own.
+void ParamTable::count_uses(bool tied) {
+  const BlockId first = first_trained(), head = block_count() - 1;
+  for (BlockId id = 0; id < block_count(); ++id) {
+    BlockSpec& block = blocks_[static_cast<size_t>(id)];
+    block.forward_uses = id < head ? 1 : 0;
+    block.backward_uses = id > 0 && id >= first ? 1 : 0;
+    block.grad_uses = block.trained > 0 ? 1 : 0;
+  }
+  if (!tied) return;
+  blocks_.front().backward_uses = 1;
+  if (!params_.front().frozen) blocks_.front().grad_uses = 2;
+}
+
 void ParamTable::add_llama(const Arch& a) {
-  add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
+  add_block("embedding");
   add(Role::embedding, "model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
   for (int64_t i = 0; i < a.layers; ++i) {
-    add_block(fmt::format("layer {}", i), 1, 1, 1);
+    add_block(fmt::format("layer {}", i));
     add_layer(a, fmt::format("model.layers.{}.", i));
   }
-  add_block("head", 0, 1, 1);
+  add_block("head");
   add(Role::final_norm, "model.norm.weight", {a.hidden}, Init::ones);
   if (!a.tied) add(Role::head, "lm_head.weight", {a.vocab, a.hidden}, Init::normal);
 }
 
 void ParamTable::add_gpt2(const Arch& a) {
-  add_block("embedding", 1, a.tied ? 1 : 0, a.tied ? 2 : 1);
+  add_block("embedding");
   add(Role::embedding, "transformer.wte.weight", {a.vocab, a.hidden}, Init::normal);
   add(Role::positions, "transformer.wpe.weight", {a.max_positions, a.hidden}, Init::normal);
   for (int64_t i = 0; i < a.layers; ++i) {
-    add_block(fmt::format("layer {}", i), 1, 1, 1);
+    add_block(fmt::format("layer {}", i));
     add_gpt2_layer(a, fmt::format("transformer.h.{}.", i));
   }
-  add_block("head", 0, 1, 1);
+  add_block("head");
   add_layer_norm(Role::final_norm, Role::final_norm_bias, "transformer.ln_f", a.hidden);
   if (!a.tied) add(Role::head, "lm_head.weight", {a.vocab, a.hidden}, Init::normal);
 }
@@ -85,9 +134,10 @@ void ParamTable::add_layer(const Arch& a, const std::string& prefix) {
   add_linear(Role::down, Role::down_bias, mlp + "down_proj", a.hidden, a.intermediate, a.mlp_bias);
 }
 
-void ParamTable::add_block(std::string name, int forward_uses, int backward_uses, int grad_uses) {
-  blocks_.push_back(
-      {std::move(name), 0, static_cast<int>(params_.size()), 0, forward_uses, backward_uses, grad_uses});
+void ParamTable::add_block(std::string name) {
+  BlockSpec& block = blocks_.emplace_back();
+  block.name = std::move(name);
+  block.first_param = static_cast<int>(params_.size());
 }
 
 void ParamTable::add_linear(Role weight, Role bias, const std::string& name, int64_t out, int64_t in,
@@ -107,7 +157,6 @@ void ParamTable::add_conv1d(Role weight, Role bias, const std::string& name, int
 }
 
 ParamSpec& ParamTable::add(Role role, std::string name, std::vector<int64_t> shape, Init init) {
-  BlockSpec& block = blocks_.back();
   ParamSpec spec;
   spec.name = std::move(name);
   spec.role = role;
@@ -116,13 +165,14 @@ ParamSpec& ParamTable::add(Role role, std::string name, std::vector<int64_t> sha
   spec.decay = shape.size() >= 2;
   spec.shape = std::move(shape);
   spec.block = block_count() - 1;
-  spec.offset = block.numel;
   spec.init = init;
-  block.numel += aligned(spec.numel);
-  ++block.param_count;
-  parameter_count_ += spec.numel;
-  padded_count_ += aligned(spec.numel);
+  ++blocks_.back().param_count;
   return params_.emplace_back(std::move(spec));
+}
+
+BlockId ParamTable::first_trained() const {
+  const auto first = std::ranges::find_if(blocks_, [](const BlockSpec& block) { return block.trained > 0; });
+  return static_cast<BlockId>(first - blocks_.begin());
 }
 
 int64_t ParamTable::largest_block() const {
@@ -146,6 +196,7 @@ const ParamSpec* ParamTable::find(std::string_view name) const {
 std::vector<DecayRange> ParamTable::decay_ranges(BlockId id) const {
   std::vector<DecayRange> ranges;
   for (const ParamSpec& spec : of_block(id)) {
+    if (spec.frozen) continue;
     if (ranges.empty() || ranges.back().decay != spec.decay) ranges.push_back({spec.offset, 0, spec.decay});
     ranges.back().count = spec.offset + aligned(spec.numel) - ranges.back().begin;
   }
@@ -159,7 +210,9 @@ Tensor ParamTable::view(const ParamSpec& spec, Tensor block) {
 Tensor ParamTable::part(BlockId id, Role role, Tensor flat) const {
   const auto specs = of_block(id);
   const auto found = std::ranges::find(specs, role, &ParamSpec::role);
-  return found == specs.end() ? Tensor{} : view(*found, flat);
+  if (found == specs.end()) return {};
+  const bool gradients = flat.empty() || flat.numel() < block(id).numel;
+  return gradients && found->frozen ? Tensor{} : view(*found, flat);
 }
 
 }  // namespace tandem

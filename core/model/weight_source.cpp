@@ -18,20 +18,22 @@ double uniform(uint32_t high, uint32_t low) {
 
 }  // namespace
 
-void SeededWeights::read(const ParamSpec& spec, std::span<float> out) {
-  ASSERT(static_cast<int64_t>(out.size()) == spec.numel, "{} values for {} of {}", out.size(), spec.name,
-         spec.numel);
+void SeededWeights::read(const ParamSpec& spec, int64_t first, std::span<float> out) {
+  const auto count = static_cast<int64_t>(out.size());
+  ASSERT(first >= 0 && first + count <= spec.numel, "elements {}+{} of {}, which has {}", first, count,
+         spec.name, spec.numel);
   if (spec.init != Init::normal) {
     std::fill(out.begin(), out.end(), spec.init == Init::ones ? 1.0f : 0.0f);
     return;
   }
   const auto index = static_cast<uint64_t>(&spec - table_.params().data());
-  for (size_t i = 0; i < out.size(); i += 2) {
-    const Philox random = philox(seed_, i / 2, index);
+  for (int64_t pair = first / 2; 2 * pair < first + count; ++pair) {
+    const Philox random = philox(seed_, static_cast<uint64_t>(pair), index);
     const double radius = range_ * std::sqrt(-2.0 * std::log(uniform(random.x[0], random.x[1])));
     const double angle = 2.0 * std::numbers::pi * uniform(random.x[2], random.x[3]);
-    out[i] = static_cast<float>(radius * std::cos(angle));
-    if (i + 1 < out.size()) out[i + 1] = static_cast<float>(radius * std::sin(angle));
+    const double values[] = {radius * std::cos(angle), radius * std::sin(angle)};
+    for (int64_t i = std::max(first, 2 * pair); i < std::min(first + count, 2 * pair + 2); ++i)
+      out[static_cast<size_t>(i - first)] = static_cast<float>(values[i % 2]);
   }
 }
 

@@ -10,8 +10,8 @@ namespace tandem {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Fills out, [numel of the parameter], in fp32.
-  virtual void read(const ParamSpec& spec, std::span<float> out) = 0;
+  /// Fills out with the parameter's elements from `first` on, in fp32.
+  virtual void read(const ParamSpec& spec, int64_t first, std::span<float> out) = 0;
 };
 
 /// Normal values with standard deviation `range` (Box-Muller in double over Philox by seed, parameter and
@@ -20,7 +20,7 @@ class SeededWeights : public WeightSource {
  public:
   SeededWeights(const ParamTable& table, uint64_t seed, double range)
       : table_(table), seed_(seed), range_(range) {}
-  void read(const ParamSpec& spec, std::span<float> out) override;
+  void read(const ParamSpec& spec, int64_t first, std::span<float> out) override;
 
  private:
   const ParamTable& table_;

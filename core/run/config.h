@@ -89,6 +89,7 @@ struct Config {
     std::optional<std::string> path;  ///< absolute; exactly one of path and config
     json::Value config;               ///< null, an absolute path (string), or config.json's keys (object)
     std::optional<std::string> tokenizer;  ///< absolute; absent: path
+    std::vector<std::string> freeze;       ///< globs
   } model;
 
   struct Data {
@@ -101,6 +102,8 @@ struct Config {
 
   struct Checkpoint {
     int64_t every = 0, keep = 0;  ///< every 0: only at the end
+    bool keep_best = false;       ///< then every evaluation before the end is on a save
+    bool states = true;
   } checkpoint;
 
   struct Device {

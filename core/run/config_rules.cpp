@@ -182,6 +182,26 @@ void check_data(Reading& reading) {
                  "leave out one of them");
 }
 
+/// The best checkpoint is found by its own evaluation, so every evaluation must be on a save.
+void check_keep_best(Reading& reading) {
+  constexpr std::string_view kBest = "checkpoint.keep_best", kSave = "checkpoint.every",
+                             kEvaluate = "train.eval_every";
+  const Config& config = reading.config;
+  if (!config.checkpoint.keep_best ||
+      !reading.usable({kBest, kSave, kEvaluate, "data.eval", "data.eval_split"}))
+    return;
+  if (config.data.eval.empty() && config.data.eval_split == 0)
+    return reading.fail(kBest, fmt::format("{} needs evaluations, and there is no eval set", kBest),
+                        "data.eval or data.eval_split");
+  const int64_t save = config.checkpoint.every, evaluate = config.train.eval_every;
+  if (save > 0 && evaluate > 0 && evaluate % save == 0) return;
+  reading.fail(kBest,
+               fmt::format("{} needs every evaluation on a save, but {} is {} and {} is {}", kBest, kEvaluate,
+                           evaluate, kSave, save),
+               save > 0 ? fmt::format("{} {}", kEvaluate, nearest_multiples(evaluate, save))
+                        : fmt::format("{} {}", kSave, evaluate > 0 ? evaluate : 100));
+}
+
 void check_output(Reading& reading) {
   if (reading.use() == ConfigUse::train && reading.config.output_dir.empty() && reading.usable("output_dir"))
     reading.fail("output_dir", "output_dir is missing", "a folder for this run, such as \"runs/first\"");
@@ -231,6 +251,7 @@ void apply_rules(Reading& reading) {
   resolve_stage(reading);
   check_activations(reading);
   exactly_one(reading, "train.steps", "train.epochs");
+  check_keep_best(reading);
   check_device(reading);
 }
 

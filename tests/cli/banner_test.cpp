@@ -53,6 +53,15 @@ TEST(ConfigBanner, SaysWhatARunIsAboutToDoAndWritesNothing) {
   EXPECT_NE(ran.err.substr(none).find("model.layers.*.mlp.up_proj.weight"), ran.err.npos);
 }
 
+TEST(ConfigBanner, SaysOnceThatDropoutIsNotApplied) {
+  const TinyRuns runs;
+  const Ran plain = runs.train("plain", {}, {"--dry-run"}),
+            ran = runs.train("run", {{"model.config.attention_dropout", "0.25"}}, {"--dry-run"});
+  expect_says(ran, {"note       dropout is not applied (the model's config names a rate of 0.25)"});
+  EXPECT_EQ(ran.err.find("dropout"), ran.err.rfind("dropout"));
+  EXPECT_EQ(plain.err.find("dropout"), plain.err.npos);
+}
+
 TEST(ConfigBanner, NamesTheNodesAndWhatDecidedTheThreads) {
   const TinyRuns runs;
   const std::string config = runs.config("run", {{"device.threads", "0"}});

@@ -38,10 +38,11 @@ Config unusual() {
        "train={\"epochs\": 1.25, \"order\": \"micro_batch_major\", \"seed\": 18446744073709551615, "
        "\"eval_every\": 2, \"eval_tokens\": 3, \"on_nonfinite\": \"stop\", \"max_skipped_in_a_row\": 4}",
        "activation_checkpointing.policy=keep",
-       "model={\"config\": {\"hidden_size\": 64, \"rope\": {\"theta\": 1e4}}, \"tokenizer\": \"tok\"}",
+       "model={\"config\": {\"hidden_size\": 64, \"rope\": {\"theta\": 1e4}}, \"tokenizer\": \"tok\", "
+       "\"freeze\": [\"*norm*\"]}",
        "data={\"train\": [\"a\", \"b\"], \"eval\": \"e\", \"format\": \"bytes\", \"sequence_length\": 5, "
        "\"shuffle\": false}",
-       "checkpoint={\"every\": 6, \"keep\": 8}",
+       "checkpoint={\"every\": 2, \"keep\": 8, \"keep_best\": true, \"states\": false}",
        "device={\"kind\": \"host\", \"memory_limit\": \"1GiB\", \"reserve\": 0, \"threads\": 2, "
        "\"isa\": \"scalar\", \"chaos_seed\": 11}"});
 }

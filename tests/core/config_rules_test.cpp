@@ -138,6 +138,26 @@ TEST(ConfigRules, OneOfTwo) {
   EXPECT_EQ(errors_with({"data.eval=e", "data.eval_split=0"}), Strings{});
 }
 
+TEST(ConfigCheckpoint, TheBestIsOnlyKeptWhereEveryEvaluationIsOnASave) {
+  const auto with_best = [](const std::string& every, const std::string& eval_every, bool eval_set = true) {
+    Strings sets = {"checkpoint.keep_best=true", "checkpoint.every=" + every,
+                    "train.eval_every=" + eval_every};
+    if (eval_set) sets.push_back("data.eval_split=0.1");
+    return error_with(sets);
+  };
+  const auto none = error_with({});
+  EXPECT_EQ(with_best("10", "10"), none);
+  EXPECT_EQ(with_best("10", "30"), none);
+  EXPECT_EQ(with_best("10", "10", false),
+            "checkpoint.keep_best needs evaluations, and there is no eval set | --set checkpoint.keep_best | "
+            "data.eval or data.eval_split");
+  EXPECT_EQ(with_best("10", "25"),
+            "checkpoint.keep_best needs every evaluation on a save, but train.eval_every is 25 and "
+            "checkpoint.every is 10 | --set checkpoint.keep_best | train.eval_every 20 or 30");
+  EXPECT_NE(with_best("10", "0").find("train.eval_every 10"), std::string::npos);
+  EXPECT_NE(with_best("0", "20").find("checkpoint.every 20"), std::string::npos);
+}
+
 TEST(ConfigRules, CpuCheckpointing) {
   const std::string cpu = "activation_checkpointing.cpu_checkpointing=true";
   EXPECT_NE(error_with({cpu, "activation_checkpointing.policy=keep"}).find("contradicts"), std::string::npos);

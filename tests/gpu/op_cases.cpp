@@ -154,6 +154,9 @@ std::vector<OpCase> rms_norm_backward_cases() {
           {name(act, shape, "no residual"), {dx, dw, dy, x, w, rstd}, [](Ops& ops, Stream& s, auto t) {
              ops.rms_norm_backward(s, t[0], t[1], {}, t[2], t[3], t[4], t[5]);
            }});
+      cases.push_back({name(act, shape, "frozen"), {dx, dy, x, w, rstd}, [](Ops& ops, Stream& s, auto t) {
+                         ops.rms_norm_backward(s, t[0], {}, {}, t[1], t[2], t[3], t[4]);
+                       }});
       cases.push_back({name(act, shape, "residual in place"),
                        {dx_sum, dw, dy, x, w, rstd},
                        [](Ops& ops, Stream& s, auto t) {

@@ -170,6 +170,17 @@ std::vector<OpCase> layer_norm_backward_cases() {
                        [](Ops& ops, Stream& s, auto t) {
                          ops.layer_norm_backward(s, t[0], t[1], t[2], {}, t[3], t[4], t[5], t[6], t[7]);
                        }});
+      const CaseTensor dx = fresh("dx", act, {rows, width}, r.dx, 10);
+      cases.push_back({name(act, rows, width, " frozen weight"),
+                       {dx, db, dy, x, w, mean, rstd},
+                       [](Ops& ops, Stream& s, auto t) {
+                         ops.layer_norm_backward(s, t[0], {}, t[1], {}, t[2], t[3], t[4], t[5], t[6]);
+                       }});
+      cases.push_back({name(act, rows, width, " frozen bias"),
+                       {dx, dw, dy, x, w, mean, rstd},
+                       [](Ops& ops, Stream& s, auto t) {
+                         ops.layer_norm_backward(s, t[0], t[1], {}, {}, t[2], t[3], t[4], t[5], t[6]);
+                       }});
       cases.push_back({name(act, rows, width, " residual in place"),
                        {output(before, plus(r.dx, before.before), 10), dw, db, dy, x, w, mean, rstd},
                        [](Ops& ops, Stream& s, auto t) {

@@ -22,9 +22,11 @@ const std::map<Plane, const char*>& plane_names() {
 class FilledWeights : public WeightSource {
  public:
   explicit FilledWeights(const EngineOptions& options) : options_(options) {}
-  void read(const ParamSpec& spec, std::span<float> out) override {
-    options_.fill ? options_.fill(spec, out)
-                  : golden::fill_weight(spec.name, static_cast<int>(spec.shape.size()), out);
+  void read(const ParamSpec& spec, int64_t first, std::span<float> out) override {
+    std::vector<float> whole(static_cast<size_t>(spec.numel));
+    options_.fill ? options_.fill(spec, whole)
+                  : golden::fill_weight(spec.name, static_cast<int>(spec.shape.size()), whole);
+    std::copy_n(whole.begin() + first, out.size(), out.begin());
   }
 
  private:
@@ -33,7 +35,7 @@ class FilledWeights : public WeightSource {
 
 class SavedPlanes : public PlaneSource {
  public:
-  explicit SavedPlanes(const std::map<Plane, PlaneBits>& planes) : planes_(planes) {}
+  SavedPlanes(const std::map<Plane, PlaneBits>& planes, DType dtype) : planes_(planes), dtype_(dtype) {}
   bool read(Plane plane, BlockId block, Tensor out) override {
     const auto found = planes_.find(plane);
     if (found == planes_.end()) return false;
@@ -42,9 +44,20 @@ class SavedPlanes : public PlaneSource {
     std::memcpy(out.raw(), bits.data(), bits.size());
     return true;
   }
+  void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
+    const std::byte* bits = planes_.at(Plane::weights).at(static_cast<size_t>(spec.block)).data();
+    const auto widen = [&]<class T>(T value) {
+      for (size_t i = 0; i < out.size(); ++i) {
+        std::memcpy(&value, bits + (static_cast<size_t>(spec.offset + first) + i) * sizeof(T), sizeof(T));
+        out[i] = to_float(value);
+      }
+    };
+    dtype_ == DType::bf16 ? widen(bf16{}) : dtype_ == DType::f16 ? widen(f16{}) : widen(0.0f);
+  }
 
  private:
   const std::map<Plane, PlaneBits>& planes_;
+  const DType dtype_;
 };
 
 std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
@@ -167,7 +180,7 @@ std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>
 
 EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
     : options_(options),
-      table_(options.arch, options.no_decay),
+      table_(options.arch, options.no_decay, options.freeze),
       setup_(setup_of(options, table_)),
       workers_(make_workers(options.pool, options.threads)),
       device_(open_device(options, *workers_)) {}
@@ -180,7 +193,7 @@ EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr)
 }
 
 EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
-  SavedPlanes planes(saved.planes);
+  SavedPlanes planes(saved.planes, setup_.dtype);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
 }
 
@@ -206,9 +219,12 @@ PlaneBits EngineRig::plane(Plane plane) {
   PlaneBits bits;
   trainer_->begin_reading();
   for (BlockId block = 0; block < table_.block_count(); ++block) {
-    const int64_t numel = table_.block(block).numel;
+    const int64_t trained = table_.block(block).trained,
+                  numel = plane == Plane::weights ? table_.block(block).numel : trained;
     std::vector<std::byte>& bytes = bits.emplace_back(static_cast<size_t>(numel) * size_of(dtype));
-    trainer_->read_plane(plane, block, Tensor(bytes.data(), dtype, {numel}));
+    const Tensor all(bytes.data(), dtype, {numel});
+    if (trained > 0) trainer_->read_plane(plane, block, all.flat(0, trained));
+    if (numel > trained) trainer_->read_plane(plane, block, all.flat(trained, numel - trained), trained);
   }
   trainer_->end_reading();
   return bits;

@@ -36,7 +36,7 @@ struct EngineOptions {
   float prediction = 0;
   double clip = 0;
   AdamHyper adam{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true};
-  std::vector<std::string> no_decay;
+  std::vector<std::string> no_decay, freeze;
   std::function<double(int64_t updates_before)> lr = [](int64_t n) { return n < 3 ? 1e-3 * (n + 1) : 4e-3; };
   OnNonfinite on_nonfinite = OnNonfinite::skip;
   int64_t max_skipped_in_a_row = 20;
@@ -68,7 +68,7 @@ struct FormulaTokens {
   [[nodiscard]] StepTokens view() const { return {tokens, targets}; }
 };
 
-/// A plane's bytes, block by block.
+/// A plane's bytes, block by block: of weights all elements, of other planes the trained ones.
 using PlaneBits = std::vector<std::vector<std::byte>>;
 
 /// What a run came to. `lagged` and `predicted` are there if a checkpoint would hold them.

@@ -63,6 +63,18 @@ TEST_F(CheckpointFolder, KeepsTheNewestCompleteOnes) {
   EXPECT_EQ(run_.saved_steps(), Steps{40});
 }
 
+TEST_F(CheckpointFolder, TheBestIsACompleteOneWithTheLowestLoss) {
+  for (const int64_t step : {10, 20, 30, 40}) save(step);
+  save(50, false);
+  const std::map<int64_t, double> losses{{5, 0.5}, {10, 3.0}, {20, 2.0}, {30, 2.0}, {50, 1.0}};
+  EXPECT_EQ(run_.best_step(losses), 30) << "of equal ones the newest; 5 is not there, 50 not complete";
+  EXPECT_EQ(run_.best_step({}), std::nullopt);
+  run_.prune(1, {}, 20);
+  EXPECT_EQ(run_.saved_steps(), (Steps{50, 40, 20}));
+  run_.prune(1, Steps{20}, 20);
+  EXPECT_EQ(run_.saved_steps(), (Steps{50, 40})) << "an abandoned one goes, the best or not";
+}
+
 TEST_F(CheckpointFolder, RemovesWhatIsAbandonedAndWhatKilledSavesLeft) {
   for (const int64_t step : {10, 12, 20, 30}) save(step);
   fs::create_directories(partial_of(run_.checkpoint(15)) / "optimizer");
@@ -80,8 +92,8 @@ class ResumeMetrics : public testing::Test {
   /// What is left of the text, and which evaluation was found.
   std::pair<std::string, std::optional<int64_t>> cut(const std::string& text, int64_t step) {
     folder_.write("metrics.jsonl", text);
-    const auto evaluated = RunFolder(folder_.path()).cut_metrics(step);
-    return {folder_.read("metrics.jsonl"), evaluated};
+    const KeptMetrics kept = RunFolder(folder_.path()).cut_metrics(step);
+    return {folder_.read("metrics.jsonl"), kept.evaluated};
   }
   TemporaryFolder folder_;
 };
@@ -113,8 +125,17 @@ TEST_F(ResumeMetrics, TornAndStrangeLinesGoWithAllThatFollows) {
   EXPECT_EQ(cut(kOne + "{\"loss\":1}\n" + kTwo, 5), Cut(kOne, std::nullopt));
 }
 
+TEST_F(ResumeMetrics, GivesTheEvalLossesThatAreNumbers) {
+  const auto line = [](int step, const char* loss) {
+    return fmt::format("{{\"step\":{},\"eval\":true,\"eval_loss\":{},\"eval_version\":1}}\n", step, loss);
+  };
+  folder_.write("metrics.jsonl", line(10, "5.5") + line(20, "null") + line(30, "4.5") + line(40, "4"));
+  EXPECT_EQ(RunFolder(folder_.path()).cut_metrics(30).eval_losses,
+            (std::map<int64_t, double>{{10, 5.5}, {30, 4.5}}));
+}
+
 TEST_F(ResumeMetrics, WithoutAFileThereIsNothingToCut) {
-  EXPECT_EQ(RunFolder(folder_.path()).cut_metrics(3), std::nullopt);
+  EXPECT_EQ(RunFolder(folder_.path()).cut_metrics(3).evaluated, std::nullopt);
   EXPECT_EQ(folder_.entries(), 0u);
 }
 

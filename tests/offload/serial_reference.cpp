@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/glob.h"
 #include "core/math/adam_formula.h"
 #include "core/math/reduce_tree.h"
 #include "core/run/loss_scale.h"
@@ -125,7 +126,7 @@ class Loop {
   }
 
  private:
-  /// Adds the uses, rounds once; norm, flag and clip of what was rounded.
+  /// Adds the uses, rounds once; norm, flag and clip of what was rounded. Frozen parameters count as zero.
   std::vector<std::vector<T>> decide(Decision& d, const SerialModel::Result& result) {
     std::vector<std::vector<T>> gradient;
     bool overflow = false;
@@ -134,6 +135,7 @@ class Loop {
       std::vector<float> sum = uses.front();
       for (size_t use = 1; use < uses.size(); ++use)
         for (size_t k = 0; k < sum.size(); ++k) sum[k] += uses[use][k];
+      forget_frozen(static_cast<BlockId>(gradient.size()), sum);
       std::vector<T>& rounded = gradient.emplace_back();
       for (const float x : sum) overflow |= non_finite(rounded.emplace_back(round_to<T>(x)));
       squares += fault_ == SerialFault::norm_before_rounding ? squares_of(sum) : squares_of(rounded);
@@ -145,6 +147,15 @@ class Loop {
     d.updates = updates_ += d.skipped ? 0 : 1;
     rules_.add(overflow, d.loss_scale);
     return gradient;
+  }
+
+  [[nodiscard]] bool is_frozen(const ParamSpec& spec) const {
+    return std::ranges::any_of(options_.freeze,
+                               [&](const std::string& glob) { return glob_matches(glob, spec.name); });
+  }
+  void forget_frozen(BlockId block, std::vector<float>& gradient) const {
+    for (const ParamSpec& spec : table_.of_block(block))
+      if (is_frozen(spec)) std::fill_n(gradient.begin() + spec.offset, spec.numel, 0.0f);
   }
 
   template <class V>
@@ -162,8 +173,8 @@ class Loop {
     if (!d.skipped) {
       const AdamConstants<float> c(adam_scalars(options_.adam, d.lr, d.updates, d.clip_coef, d.loss_scale));
       for (const ParamSpec& spec : table_.params())
-        for (auto k = static_cast<size_t>(spec.offset); k < static_cast<size_t>(spec.offset + spec.numel);
-             ++k)
+        for (auto k = static_cast<size_t>(spec.offset);
+             !is_frozen(spec) && k < static_cast<size_t>(spec.offset + spec.numel); ++k)
           update_element(spec, k, to_float(gradient[static_cast<size_t>(spec.block)][k]), c);
     }
     const bool predict = fault_ == SerialFault::predicts_everything || rules_.read_late_only(d.step + 1);

@@ -24,8 +24,9 @@ void layer_norm_backward(Workers& workers, const KernelTools& tools, Tensor dx, 
   const int64_t rows = x.dim(0), width = x.dim(1);
   const auto moments = [&](int64_t r) { return RowMoments{mean.data<float>()[r], rstd.data<float>()[r]}; };
   // dw and db first: dx may be written over what they read
-  bias_backward(workers, tools, db, dy);
-  workers.ranges(width, kColumns, [&](int64_t begin, int64_t end) {
+  if (!db.empty()) bias_backward(workers, tools, db, dy);
+  const int64_t trained = dw.empty() ? 0 : width;
+  workers.ranges(trained, kColumns, [&](int64_t begin, int64_t end) {
     tools.rows.layer_norm_weight(dw.data<float>(), dy.raw(), x.raw(), mean.data<float>(), rstd.data<float>(),
                                  x.dtype(), rows, width, begin, end);
   });

@@ -20,7 +20,8 @@ void rms_norm_backward(Workers& workers, const KernelTools& tools, Tensor dx, Te
   const int64_t rows = x.dim(0), width = x.dim(1);
   const float* r = rstd.data<float>();
   // dw first: dx may be written over what it reads
-  workers.ranges(width, kColumns, [&](int64_t begin, int64_t end) {
+  const int64_t trained = dw.empty() ? 0 : width;
+  workers.ranges(trained, kColumns, [&](int64_t begin, int64_t end) {
     tools.rows.rms_norm_weight(dw.data<float>(), dy.raw(), x.raw(), r, x.dtype(), rows, width, begin, end);
   });
   share(workers, rows, width, [&](int64_t begin, int64_t end) {
