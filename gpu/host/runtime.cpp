@@ -166,7 +166,11 @@ Runtime::HostThread& Runtime::host_here() {
 }
 
 Passed Runtime::past_here() {
-  if (const WorkQueue* queue = running_here()) return queue->meter.passed();
+  if (const WorkQueue* queue = running_here()) {
+    Meter meter = queue->meter;  // its own is brought up to date when the task ends
+    meter.busy_until(steady_now());
+    return meter.passed();
+  }
   HostThread& host = host_here();
   host.meter.busy_until(steady_now());
   return host.meter.passed();

@@ -94,6 +94,7 @@ TEST(NumbersTimes, AWaitOfTheHostThreadIsSeenInTheStreamThatItStarves) {
                nap();
                promise->fulfil(Fence{});
              }});
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the task began before the wait for it
   (void)promise->recorded();
   const Fence end = compute->record();
   end.wait();
