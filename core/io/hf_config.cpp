@@ -251,17 +251,6 @@ size_t offset_of(std::string_view text, json::Position at) {
   return offset;
 }
 
-/// Runs the reading; an error that says nothing to do gets this hint.
-template <class Read>
-auto hinted(const char* hint, const Read& read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    if (!error.hint().empty()) throw;
-    throw Error(error.status(), error.message(), error.where(), hint);
-  }
-}
-
 Arch read_config(const Node& config) {
   const Family& family = family_of(config);
   check_architecture(config, family);
