@@ -51,21 +51,28 @@ double yarn_factor(double factor, double scale) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
-void read_yarn(Rope& rope, const Node& object, int64_t max_positions) {
+/// Absent and 0 mean the same.
+double scale_or_zero(const Node& object, std::string_view key) {
+  const auto member = given(object, key);
+  return member && member->value().number() != 0.0 ? positive(*member) : 0;
+}
+
+void read_yarn(Rope& rope, const Node& object, int64_t original) {
   if (!object.bool_or("truncate", true))
     object.fail("truncate false is not supported", "supported: true, the default");
-  rope.original_max_position = integer_or(object, kOriginal, max_positions, kMostPositions);
+  rope.original_max_position = integer_or(object, kOriginal, original, kMostPositions);
   rope.beta_fast = positive_or(object, "beta_fast", rope.beta_fast);
   rope.beta_slow = positive_or(object, "beta_slow", rope.beta_slow);
-  const double over = object.double_or("mscale", 0), under = object.double_or("mscale_all_dim", 0);
+  const double over = scale_or_zero(object, "mscale"), under = scale_or_zero(object, "mscale_all_dim");
   const double usual = over != 0 && under != 0  // as transformers: only the two together count
                            ? yarn_factor(rope.factor, over) / yarn_factor(rope.factor, under)
                            : yarn_factor(rope.factor, 1);
   rope.attention_factor = positive_or(object, "attention_factor", usual);
 }
 
-/// One object of either form; theta is as in `rope` where the object has none.
-Rope scaled(Rope rope, const Node& object, int64_t max_positions) {
+/// One object of either form; theta and the original length are those given where the object
+/// has none.
+Rope scaled(Rope rope, const Node& object, int64_t original) {
   check_partial(object);
   rope.theta = positive_or(object, "rope_theta", rope.theta);
   const auto name = type_of(object);
@@ -78,31 +85,31 @@ Rope scaled(Rope rope, const Node& object, int64_t max_positions) {
   rope.factor = positive(required(object, type, "factor"));
   rope.scaling = RopeScaling::linear;
   if (type == "llama3") rope.scaling = RopeScaling::llama3, read_llama3(rope, object);
-  if (type == "yarn") rope.scaling = RopeScaling::yarn, read_yarn(rope, object, max_positions);
+  if (type == "yarn") rope.scaling = RopeScaling::yarn, read_yarn(rope, object, original);
   return rope;
 }
 
 /// rope_parameters: the type may be left out.
-Rope from_parameters(Rope rope, const Node& object, int64_t max_positions) {
-  if (type_of(object)) return scaled(rope, object, max_positions);
+Rope from_parameters(Rope rope, const Node& object, int64_t original) {
+  if (type_of(object)) return scaled(rope, object, original);
   check_partial(object);
   rope.theta = positive_or(object, "rope_theta", rope.theta);
   return rope;
 }
 
 /// rope_parameters may hold one object for each layer type, which must say the same.
-Rope from_nested_parameters(const Rope& rope, const Node& object, int64_t max_positions) {
+Rope from_nested_parameters(const Rope& rope, const Node& object, int64_t original) {
   std::optional<Rope> common;
   for (const char* layers : {"full_attention", "sliding_attention"}) {
     const auto nested = given(object, layers);
     if (!nested) continue;
-    const Rope of_type = from_parameters(rope, *nested, max_positions);
+    const Rope of_type = from_parameters(rope, *nested, original);
     if (common && *common != of_type)
       nested->fail("rotary parameters that differ by layer type are not supported",
                    "supported: one set for all layers");
     common = of_type;
   }
-  return common ? *common : from_parameters(rope, object, max_positions);
+  return common ? *common : from_parameters(rope, object, original);
 }
 
 /// Beside the other keys of a config it has a second place, which transformers prefers.
@@ -121,14 +128,15 @@ Rope read_rope(const Node& config, int64_t max_positions) {
   check_partial(config);
   Rope rope;
   rope.theta = positive_or(config, "rope_theta", rope.theta);
+  const int64_t original = integer_or(config, kOriginal, max_positions, kMostPositions);
   auto old_form = given(config, "rope_scaling");
   if (old_form && old_form->members().empty()) old_form = {};  // as transformers: {} is like null
   if (const auto new_form = given(config, "rope_parameters")) {
-    rope = from_nested_parameters(rope, *new_form, max_positions);
-    if (old_form && scaled({.theta = rope.theta}, *old_form, max_positions) != rope)
+    rope = from_nested_parameters(rope, *new_form, original);
+    if (old_form && scaled({.theta = rope.theta}, *old_form, original) != rope)
       old_form->fail("rope_scaling and rope_parameters disagree", "keep the one that is right");
   } else if (old_form) {
-    rope = scaled(rope, *old_form, max_positions);
+    rope = scaled(rope, *old_form, original);
   }
   check_original(config, rope);
   return rope;

@@ -111,6 +111,9 @@ TEST(Config, ReadsYarnsScales) {
   EXPECT_NEAR(factor(R"("mscale":2.0)"), one, 1e-15);
   EXPECT_NEAR(factor(R"("mscale":2.0,"mscale_all_dim":0)"), one, 1e-15);
   EXPECT_EQ(factor(R"("mscale":2.0,"mscale_all_dim":1,"attention_factor":1.25)"), 1.25);
+  for (const char* scale : {"-1", "NaN", "\"1\""})
+    refused(tiny(fmt::format(R"("rope_scaling":{{"type":"yarn","factor":4,"mscale":{}}})", scale)),
+            {"rope_scaling.mscale must be a number above 0"});
 }
 
 TEST(Config, ThetaMayStandAmongTheScaling) {
@@ -168,6 +171,10 @@ TEST(Config, TheLengthOfTheFirstTrainingMustBeOne) {
   EXPECT_EQ(arch_of(keys("32")).rope.original_max_position, 32);
   EXPECT_EQ(arch_of(keys("null")).rope.original_max_position, 32);
   refused(keys("64"), {"original_max_position_embeddings is 64 here and 32 among the rotary keys"});
+  const Rope beside =
+      arch_of(tiny(R"("original_max_position_embeddings":64,"rope_scaling":{"type":"yarn","factor":4})"))
+          .rope;
+  EXPECT_EQ(beside.original_max_position, 64);
   EXPECT_EQ(arch_of(tiny(R"("original_max_position_embeddings":64)")).rope, Rope{});  // nothing is scaled
 }
 

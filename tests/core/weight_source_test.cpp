@@ -50,6 +50,8 @@ TEST(Numbers, Gpt2BeginsAsInTransformers) {
   for (const char* name : {"ln_1.bias", "attn.c_attn.bias", "attn.c_proj.bias", "mlp.c_proj.bias"})
     expect_all(values(table, layer + name, 0.02), 0);
   expect_all(values(table, layer + "ln_2.weight", 0.02), 1);
+  const std::vector<float> rows = values(table, "transformer.wte.weight", 0.02);
+  expect_normal({rows.begin() + 7 * 128, rows.begin() + 8 * 128}, 0.02);  // its embedding knows no padding
 }
 
 /// The other families scale nothing, but the padding token's row is zero.
