@@ -37,6 +37,17 @@ class Error : public std::exception {
   std::string message_, where_, hint_, block_;
 };
 
+/// What the action returns; an Error of it that says nothing to do gets this hint.
+template <class Action>
+auto hinted(const char* hint, const Action& action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    if (!error.hint().empty()) throw;
+    throw Error(error.status(), error.message(), error.where(), hint);
+  }
+}
+
 /// Several errors found in one pass (a config). what() is their blocks, then "N errors" if there is more than
 /// one. status() is that of the first.
 class ErrorList : public std::exception {

@@ -1,13 +1,20 @@
 #include "core/io/hf_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
+
+#include "core/io/hf_keys.h"
+#include "core/io/hf_rope.h"
 
 namespace tandem {
 
 namespace {
 
+using hf::given;
+using hf::integer;
+using hf::integer_or;
+using hf::kComparePublisher;
+using hf::positive_or;
 using json::Node;
 
 /// Which keys of a config set the window of attention.
@@ -59,50 +66,11 @@ constexpr Family kFamilies[] = {
      .gpt2_keys = true},
 };
 constexpr int64_t kWindow = 4096, kMaxWindowLayers = 28;  // Mistral's and Qwen's defaults
-constexpr std::string_view kRopeTypes = "default, linear, llama3, yarn";
-
-// Bounds that no real model comes near; below them no count of parameters or bytes overflows 64 bits.
-constexpr int64_t kMostVocab = 1 << 28, kMostHidden = 1 << 20, kMostIntermediate = 1 << 24,
-                  kMostLayers = 1 << 12, kMostHeads = 1 << 12, kMostHeadDim = 1 << 12,
-                  kMostPositions = int64_t{1} << 31;
 
 std::string supported_types() {
   std::string text;
   for (const Family& family : kFamilies) text += (text.empty() ? "" : ", ") + std::string(family.model_type);
   return text;
-}
-
-/// The member, unless it is absent or null.
-std::optional<Node> given(const Node& object, std::string_view key) {
-  const auto member = object.find(key);
-  return member && !member->is_null() ? member : std::nullopt;
-}
-
-int64_t integer(const Node& node, int64_t most) {
-  const auto value = node.value().whole_i64();
-  if (!value || *value < 1 || *value > most)
-    node.fail(fmt::format("{} must be an integer from 1 to {}, but is {}", node.path(), most,
-                          describe(node.value())),
-              "compare with the config.json of the model's publisher");
-  return *value;
-}
-
-int64_t integer_or(const Node& config, std::string_view key, int64_t fallback, int64_t most) {
-  const auto member = given(config, key);
-  return member ? integer(*member, most) : fallback;
-}
-
-double positive(const Node& node) {
-  const auto value = node.value().number();
-  if (!value || !std::isfinite(*value) || *value <= 0)
-    node.fail(fmt::format("{} must be a number above 0, but is {}", node.path(), describe(node.value())),
-              "compare with the config.json of the model's publisher");
-  return *value;
-}
-
-double positive_or(const Node& config, std::string_view key, double fallback) {
-  const auto member = given(config, key);
-  return member ? positive(*member) : fallback;
 }
 
 const Family& family_of(const Node& config) {
@@ -121,7 +89,8 @@ void check_architecture(const Node& config, const Family& family) {
   for (const Node& item : list->items())
     if (item.as_string() == family.architecture) return;
   list->fail(fmt::format("architecture {} can't be trained", describe(list->items().front().value())),
-             fmt::format("a {} model needs {}", family.model_type, family.architecture));
+             fmt::format("a {} model needs {}: classifiers, reward models and encoders have other heads",
+                         family.model_type, family.architecture));
 }
 
 /// Keys whose value, if it is not the plain one, changes what the model computes in a way that is not built.
@@ -132,97 +101,15 @@ void check_variants(const Node& config) {
         fmt::format("the checkpoint is quantised ({})", method ? describe(*method) : "method not named"),
         "dequantise it first, or train from the original 16-bit checkpoint");
   }
-  if (const auto act = given(config, "hidden_act"); act && act->as_string() != "silu")
+  if (const auto act = given(config, "hidden_act");
+      act && act->as_string() != "silu" && act->as_string() != "swish")  // two names of one function
     act->fail(fmt::format("hidden_act {} is not supported", describe(act->value())), "supported: silu");
-}
-
-/// partial_rotary_factor stands beside the other rotary keys, old and new.
-void check_partial_rotary(const Node& object) {
-  if (const auto part = given(object, "partial_rotary_factor"); part && part->as_double() != 1)
-    part->fail(fmt::format("partial_rotary_factor {} is not supported", describe(part->value())),
-               "supported: 1");
-}
-
-/// A key that this rotary type can't do without.
-Node required(const Node& rope, std::string_view type, std::string_view key) {
-  const auto member = given(rope, key);
-  if (!member)
-    rope.fail(fmt::format("rope_type {} needs \"{}\"", type, key),
-              "compare with the publisher's config.json");
-  return *member;
-}
-
-void read_llama3(Rope& rope, const Node& object) {
-  rope.low_freq_factor = positive(required(object, "llama3", "low_freq_factor"));
-  rope.high_freq_factor = positive(required(object, "llama3", "high_freq_factor"));
-  rope.original_max_position =
-      integer(required(object, "llama3", "original_max_position_embeddings"), kMostPositions);
-  if (rope.high_freq_factor <= rope.low_freq_factor)
-    object.fail(fmt::format("high_freq_factor {} must be above low_freq_factor {}", rope.high_freq_factor,
-                            rope.low_freq_factor),
-                "compare with the publisher's config.json");
-}
-
-void read_yarn(Rope& rope, const Node& object, int64_t max_positions) {
-  for (const char* key : {"mscale", "mscale_all_dim"})
-    if (const auto scale = given(object, key))
-      scale->fail(fmt::format("{} is not supported", key), "set attention_factor to what it makes");
-  if (!object.bool_or("truncate", true))
-    object.fail("truncate false is not supported", "supported: true, the default");
-  rope.original_max_position =
-      integer_or(object, "original_max_position_embeddings", max_positions, kMostPositions);
-  rope.beta_fast = positive_or(object, "beta_fast", rope.beta_fast);
-  rope.beta_slow = positive_or(object, "beta_slow", rope.beta_slow);
-  const double usual = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
-  rope.attention_factor = positive_or(object, "attention_factor", usual);
-}
-
-/// Scaling from an object of the old (rope_scaling) or the new form (rope_parameters); theta is as in `rope`.
-Rope scaled(Rope rope, const Node& object, int64_t max_positions) {
-  check_partial_rotary(object);
-  auto name = given(object, "rope_type");
-  if (!name) name = given(object, "type");
-  if (!name) object.fail("the key \"rope_type\" is missing", fmt::format("supported: {}", kRopeTypes));
-  const std::string& type = name->as_string();
-  if (type == "default") return rope;
-  if (type != "linear" && type != "llama3" && type != "yarn")
-    name->fail(fmt::format("rope_type {} is not supported", describe(name->value())),
-               fmt::format("supported: {}", kRopeTypes));
-  rope.factor = positive(required(object, type, "factor"));
-  rope.scaling = RopeScaling::linear;
-  if (type == "llama3") rope.scaling = RopeScaling::llama3, read_llama3(rope, object);
-  if (type == "yarn") rope.scaling = RopeScaling::yarn, read_yarn(rope, object, max_positions);
-  return rope;
-}
-
-/// The new form: theta and scaling in one object; the type may be left out.
-Rope from_parameters(Rope rope, const Node& object, int64_t max_positions) {
-  for (const char* layers : {"full_attention", "sliding_attention"})
-    if (const auto nested = given(object, layers))
-      nested->fail("rotary parameters per layer type are not supported", "supported: one set for all layers");
-  rope.theta = positive_or(object, "rope_theta", rope.theta);
-  if (given(object, "rope_type") || given(object, "type")) return scaled(rope, object, max_positions);
-  check_partial_rotary(object);
-  return rope;
-}
-
-Rope rope_of(const Node& config, int64_t max_positions) {
-  check_partial_rotary(config);
-  Rope plain;
-  plain.theta = positive_or(config, "rope_theta", plain.theta);
-  const auto old_form = given(config, "rope_scaling"), new_form = given(config, "rope_parameters");
-  if (!new_form) return old_form ? scaled(plain, *old_form, max_positions) : plain;
-  const Rope rope = from_parameters(plain, *new_form, max_positions);
-  if (old_form && scaled({.theta = rope.theta}, *old_form, max_positions) != rope)
-    old_form->fail("rope_scaling and rope_parameters disagree", "keep the one that is right");
-  return rope;
 }
 
 void check_heads(const Node& config, const Arch& arch) {
   const auto refuse = [&](const char* key, std::string what) {
     const auto member = given(config, key);
-    (member ? *member : config)
-        .fail(std::move(what), "compare with the config.json of the model's publisher");
+    (member ? *member : config).fail(std::move(what), kComparePublisher);
   };
   if (arch.heads % arch.kv_heads != 0)
     refuse("num_key_value_heads",
@@ -235,11 +122,11 @@ void check_heads(const Node& config, const Arch& arch) {
 int64_t kv_heads_of(const Node& config, const Family& family, const Arch& arch) {
   const int64_t absent = family.kv_heads > 0 ? family.kv_heads : arch.heads;
   const bool null = config.find("num_key_value_heads") && !given(config, "num_key_value_heads");
-  return null ? arch.heads : integer_or(config, "num_key_value_heads", absent, kMostHeads);
+  return null ? arch.heads : integer_or(config, "num_key_value_heads", absent, hf::kMostHeads);
 }
 
 int64_t head_dim_of(const Node& config, const Family& family, const Arch& arch) {
-  if (const auto member = given(config, "head_dim")) return integer(*member, kMostHeadDim);
+  if (const auto member = given(config, "head_dim")) return integer(*member, hf::kMostHeadDim);
   if (family.head_dim > 0) return family.head_dim;
   if (arch.hidden % arch.heads != 0)
     config.fail(
@@ -251,7 +138,7 @@ int64_t head_dim_of(const Node& config, const Family& family, const Arch& arch) 
 /// The window in tokens; 0 where null says that attention is full.
 int64_t window_of(const Node& config) {
   const bool null = config.find("sliding_window") && !given(config, "sliding_window");
-  return null ? 0 : integer_or(config, "sliding_window", kWindow, kMostPositions);
+  return null ? 0 : integer_or(config, "sliding_window", kWindow, hf::kMostPositions);
 }
 
 /// layer_types, which decides for itself which layers have the window.
@@ -291,6 +178,13 @@ std::vector<int64_t> windows_of(const Node& config, const Family& family, const 
   return windows;
 }
 
+/// The row of the padding token; an id outside the vocabulary, such as -1, is no token.
+int64_t padding_row_of(const Node& config, const Arch& arch) {
+  const auto id = given(config, "pad_token_id");
+  const auto row = id ? id->value().whole_i64() : std::nullopt;
+  return row && *row >= 0 && *row < arch.vocab ? *row : -1;
+}
+
 double dropout_of(const Node& config) {
   const auto rate = given(config, "attention_dropout");
   return rate ? rate->as_double() : 0;
@@ -310,6 +204,13 @@ void check_gpt2_variants(const Node& config) {
                           fmt::format("supported: {}", plain));
 }
 
+/// GPT-2's sizes may also stand under the names of other families, as transformers reads them.
+int64_t gpt2_size(const Node& config, std::string_view key, std::string_view alias, int64_t fallback,
+                  int64_t most) {
+  return given(config, key) ? integer_or(config, key, fallback, most)
+                            : integer_or(config, alias, fallback, most);
+}
+
 Arch parse_gpt2(const Node& config, const Family& family) {
   check_gpt2_variants(config);
   Arch arch;
@@ -317,16 +218,17 @@ Arch parse_gpt2(const Node& config, const Family& family) {
   arch.naming = Naming::gpt2;
   arch.layer_norm = arch.learned_positions = arch.gelu = true;
   arch.qkv_bias = arch.o_bias = arch.mlp_bias = true;
-  arch.vocab = integer_or(config, "vocab_size", family.vocab, kMostVocab);
-  arch.hidden = integer_or(config, "n_embd", 768, kMostHidden);
-  arch.intermediate = integer_or(config, "n_inner", 4 * arch.hidden, kMostIntermediate);
-  arch.layers = integer_or(config, "n_layer", 12, kMostLayers);
-  arch.heads = arch.kv_heads = integer_or(config, "n_head", 12, kMostHeads);
+  arch.vocab = integer_or(config, "vocab_size", family.vocab, hf::kMostVocab);
+  arch.hidden = gpt2_size(config, "n_embd", "hidden_size", 768, hf::kMostHidden);
+  arch.intermediate = integer_or(config, "n_inner", 4 * arch.hidden, hf::kMostIntermediate);
+  arch.layers = gpt2_size(config, "n_layer", "num_hidden_layers", 12, hf::kMostLayers);
+  arch.heads = arch.kv_heads = gpt2_size(config, "n_head", "num_attention_heads", 12, hf::kMostHeads);
   if (arch.hidden % arch.heads != 0)
     config.fail(fmt::format("n_embd {} is no multiple of n_head {}", arch.hidden, arch.heads),
-                "compare with the config.json of the model's publisher");
+                kComparePublisher);
   arch.head_dim = arch.hidden / arch.heads;
-  arch.max_positions = integer_or(config, "n_positions", family.positions, int64_t{1} << 24);
+  arch.max_positions =
+      gpt2_size(config, "n_positions", "max_position_embeddings", family.positions, int64_t{1} << 24);
   arch.norm_eps = positive_or(config, "layer_norm_epsilon", 1e-5);
   arch.tied = config.bool_or("tie_word_embeddings", true);
   arch.initializer_range = positive_or(config, "initializer_range", 0.02);
@@ -349,39 +251,46 @@ size_t offset_of(std::string_view text, json::Position at) {
   return offset;
 }
 
-}  // namespace
-
-json::Document parse_hf_json(std::string_view text, std::string name) {
-  return json::parse(text, std::move(name), {.status = Status::failed, .non_finite = true, .bom = true});
-}
-
-Arch parse_hf_config(const Node& config) {
+Arch read_config(const Node& config) {
   const Family& family = family_of(config);
   check_architecture(config, family);
   check_variants(config);
   if (family.gpt2_keys) return parse_gpt2(config, family);
   Arch arch;
   arch.model_type = family.model_type;
-  arch.vocab = integer_or(config, "vocab_size", family.vocab, kMostVocab);
-  arch.hidden = integer_or(config, "hidden_size", 4096, kMostHidden);
-  arch.intermediate = integer_or(config, "intermediate_size", family.intermediate, kMostIntermediate);
-  arch.layers = integer_or(config, "num_hidden_layers", 32, kMostLayers);
-  arch.heads = integer_or(config, "num_attention_heads", 32, kMostHeads);
+  arch.vocab = integer_or(config, "vocab_size", family.vocab, hf::kMostVocab);
+  arch.hidden = integer_or(config, "hidden_size", 4096, hf::kMostHidden);
+  arch.intermediate = integer_or(config, "intermediate_size", family.intermediate, hf::kMostIntermediate);
+  arch.layers = integer_or(config, "num_hidden_layers", 32, hf::kMostLayers);
+  arch.heads = integer_or(config, "num_attention_heads", 32, hf::kMostHeads);
   arch.kv_heads = kv_heads_of(config, family, arch);
   arch.head_dim = head_dim_of(config, family, arch);
-  arch.max_positions = integer_or(config, "max_position_embeddings", family.positions, kMostPositions);
+  arch.max_positions = integer_or(config, "max_position_embeddings", family.positions, hf::kMostPositions);
   arch.norm_eps = positive_or(config, "rms_norm_eps", 1e-6);
   arch.tied = config.bool_or("tie_word_embeddings", false);
   arch.initializer_range = positive_or(config, "initializer_range", 0.02);
-  arch.rope = rope_of(config, arch.max_positions);
+  arch.rope = hf::read_rope(config, arch.max_positions);
   arch.o_bias = family.attention_bias && config.bool_or("attention_bias", false);
   arch.qkv_bias = family.always_qkv_bias || arch.o_bias;
   arch.mlp_bias = family.mlp_bias && config.bool_or("mlp_bias", false);
   arch.qk_norm = family.qk_norm;
   arch.windows = windows_of(config, family, arch);
+  arch.padding_row = padding_row_of(config, arch);
   arch.dropout = dropout_of(config);
   check_heads(config, arch);
   return arch;
+}
+
+}  // namespace
+
+json::Document parse_hf_json(std::string_view text, std::string name) {
+  return hinted("mend the text there, or download the file again", [&] {
+    return json::parse(text, std::move(name), {.status = Status::failed, .non_finite = true, .bom = true});
+  });
+}
+
+Arch parse_hf_config(const Node& config) {
+  return hinted(kComparePublisher, [&] { return read_config(config); });
 }
 
 std::string render_hf_config(const json::Value& config, DType dtype) {

@@ -54,16 +54,31 @@ std::string advice(const ParamSpec& spec, const SafetensorsSet& weights) {
   if (spec.name == kHead)
     return "if the head is the embedding, set tie_word_embeddings to true in config.json; it is never made "
            "up";
-  const std::string layer = spec.name.substr(0, spec.name.rfind('.'));
-  if (weights.find(layer + ".qweight") != nullptr)
-    return "the checkpoint is quantised (GPTQ or AWQ): dequantise it first";
   if (weights.tensors().empty()) return "the files hold no tensors at all: download the model again";
   return fmt::format("the files hold names like \"{}\": save the whole model with save_pretrained",
                      printable(weights.tensors().begin()->first));
 }
 
+/// What quantised checkpoints hold beside a weight or in its place.
+constexpr std::pair<std::string_view, const char*> kQuantised[] = {{".qweight", "GPTQ or AWQ"},
+                                                                   {".weight_scale_inv", "FP8"},
+                                                                   {".weight_scale", "FP8"},
+                                                                   {".SCB", "bitsandbytes"},
+                                                                   {".weight.absmax", "bitsandbytes"}};
+
+void check_not_quantised(const ParamSpec& spec, const SafetensorsSet& weights, const std::string& folder) {
+  const std::string layer = spec.name.substr(0, spec.name.rfind('.'));
+  for (const auto& [suffix, method] : kQuantised) {
+    const std::string name = layer + std::string(suffix);
+    CHECK(weights.find(name) == nullptr, Status::failed,
+          fmt::format("the checkpoint is quantised ({})", method), place_of(folder, name),
+          "dequantise it first, or train from the original 16-bit checkpoint");
+  }
+}
+
 void check_parameter(const ParamSpec& spec, const LocatedTensor* stored, const SafetensorsSet& weights,
                      const std::string& folder) {
+  check_not_quantised(spec, weights, folder);
   if (stored == nullptr)
     throw Error(Status::failed, "this weight is missing", place_of(folder, spec.name), advice(spec, weights));
   const std::string& dtype = stored->entry->dtype;

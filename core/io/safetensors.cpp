@@ -16,7 +16,8 @@ constexpr uint64_t kLongestHeader = 100'000'000;  // the reference implementatio
 constexpr uint64_t kChunk = 4 << 20;
 
 constexpr const char* kGetTheWeights =
-    "name a .safetensors file; other formats are converted by save_pretrained(safe_serialization=True)";
+    "download the file again, through git lfs where it is a pointer; other formats are converted by "
+    "save_pretrained(safe_serialization=True)";
 
 /// Length of the JSON header. Checks it before anything of that size is allocated.
 uint64_t header_length(const File& file) {

@@ -106,7 +106,7 @@ void SafetensorsSet::read_single(const std::string& path) {
 }
 
 void SafetensorsSet::read_shards(const std::string& folder, const std::string& index) {
-  const auto shards = weight_map(index);
+  const auto shards = hinted(kDownloadAgain, [&] { return weight_map(index); });
   CHECK(!shards.empty(), Status::failed, "the index names no tensors", printable(index), kDownloadAgain);
   for (const auto& [tensor, shard] : shards) check_shard_name(index, tensor, shard);
   check_shards_exist(folder, index, shards);

@@ -36,6 +36,7 @@ struct Arch {
   double norm_eps = 1e-6;
   bool tied = false;
   double initializer_range = 0.02;
+  int64_t padding_row = -1;  ///< of the embedding: its initial values are zero; -1: none
   Rope rope;
   std::vector<int64_t> windows;  ///< of each layer, 0 = full attention; empty = full everywhere
   bool qkv_bias = false, o_bias = false, mlp_bias = false;

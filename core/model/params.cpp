@@ -84,7 +84,8 @@ void ParamTable::count_uses(bool tied) {
 
 void ParamTable::add_llama(const Arch& a) {
   add_block("embedding");
-  add(Role::embedding, "model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal);
+  add(Role::embedding, "model.embed_tokens.weight", {a.vocab, a.hidden}, Init::normal).zero_row =
+      a.padding_row;
   for (int64_t i = 0; i < a.layers; ++i) {
     add_block(fmt::format("layer {}", i));
     add_layer(a, fmt::format("model.layers.{}.", i));
@@ -109,11 +110,11 @@ void ParamTable::add_gpt2(const Arch& a) {
 
 void ParamTable::add_gpt2_layer(const Arch& a, const std::string& prefix) {
   add_layer_norm(Role::norm1, Role::norm1_bias, prefix + "ln_1", a.hidden);
-  add_conv1d(Role::qkv, Role::qkv_bias, prefix + "attn.c_attn", 3 * a.hidden, a.hidden);
-  add_conv1d(Role::o, Role::o_bias, prefix + "attn.c_proj", a.hidden, a.hidden);
+  add_conv1d(Role::qkv, Role::qkv_bias, prefix + "attn.c_attn", 3 * a.hidden, a.hidden, Init::normal);
+  add_conv1d(Role::o, Role::o_bias, prefix + "attn.c_proj", a.hidden, a.hidden, Init::residual);
   add_layer_norm(Role::norm2, Role::norm2_bias, prefix + "ln_2", a.hidden);
-  add_conv1d(Role::up, Role::up_bias, prefix + "mlp.c_fc", a.intermediate, a.hidden);
-  add_conv1d(Role::down, Role::down_bias, prefix + "mlp.c_proj", a.hidden, a.intermediate);
+  add_conv1d(Role::up, Role::up_bias, prefix + "mlp.c_fc", a.intermediate, a.hidden, Init::normal);
+  add_conv1d(Role::down, Role::down_bias, prefix + "mlp.c_proj", a.hidden, a.intermediate, Init::residual);
 }
 
 void ParamTable::add_layer(const Arch& a, const std::string& prefix) {
@@ -151,8 +152,9 @@ void ParamTable::add_layer_norm(Role weight, Role bias, const std::string& name,
   add(bias, name + ".bias", {width}, Init::zeros);
 }
 
-void ParamTable::add_conv1d(Role weight, Role bias, const std::string& name, int64_t out, int64_t in) {
-  add(weight, name + ".weight", {out, in}, Init::normal).transposed = true;
+void ParamTable::add_conv1d(Role weight, Role bias, const std::string& name, int64_t out, int64_t in,
+                            Init init) {
+  add(weight, name + ".weight", {out, in}, init).transposed = true;
   add(bias, name + ".bias", {out}, Init::zeros);
 }
 

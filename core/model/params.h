@@ -15,7 +15,9 @@ using BlockId = int;
 /// Why a block's weights are read. Evaluation's leases don't count among a step's uses.
 enum class Pass : uint8_t { forward, backward, evaluate };
 
-enum class Init : uint8_t { normal, ones, zeros };
+/// normal: mean 0, std initializer_range; residual: that std by the root of the number of matrices that add
+/// to the residual stream, 2 a layer.
+enum class Init : uint8_t { normal, residual, ones, zeros };
 
 /// What a parameter does in its block, whatever its family calls it.
 enum class Role : uint8_t {
@@ -57,9 +59,10 @@ struct ParamSpec {
   BlockId block = 0;
   int64_t offset = 0;  ///< elements from the block's start; a multiple of 64; frozen ones come last
   int64_t numel = 0;
-  bool decay = false;        ///< weight decay applies: rank >= 2 and not named in optimizer.params.no_decay
-  bool frozen = false;       ///< not trained: no gradient, no states
-  Init init = Init::normal;  ///< normal: mean 0, std initializer_range
+  bool decay = false;   ///< weight decay applies: rank >= 2 and not named in optimizer.params.no_decay
+  bool frozen = false;  ///< not trained: no gradient, no states
+  Init init = Init::normal;
+  int64_t zero_row = -1;  ///< a row that starts at zero: the padding token's; -1: none
   /// The shape in model files.
   [[nodiscard]] std::vector<int64_t> stored_shape() const;
 };
@@ -118,7 +121,7 @@ class ParamTable {
   void add_block(std::string name);
   ParamSpec& add(Role role, std::string name, std::vector<int64_t> shape, Init init);
   void add_layer_norm(Role weight, Role bias, const std::string& name, int64_t width);
-  void add_conv1d(Role weight, Role bias, const std::string& name, int64_t out, int64_t in);
+  void add_conv1d(Role weight, Role bias, const std::string& name, int64_t out, int64_t in, Init init);
   void add_gpt2(const Arch& arch);
   void add_gpt2_layer(const Arch& arch, const std::string& prefix);
   void add_llama(const Arch& arch);

@@ -14,8 +14,9 @@ class WeightSource {
   virtual void read(const ParamSpec& spec, int64_t first, std::span<float> out) = 0;
 };
 
-/// Normal values with standard deviation `range` (Box-Muller in double over Philox by seed, parameter and
-/// element), norms ones, biases zeros.
+/// As transformers begins a model: normal values with standard deviation `range` (Box-Muller in double over
+/// Philox by seed, parameter and element), in GPT-2 less where a layer adds to the residual stream; the
+/// padding token's row zero, norms ones, biases zeros.
 class SeededWeights : public WeightSource {
  public:
   SeededWeights(const ParamTable& table, uint64_t seed, double range)
@@ -23,6 +24,7 @@ class SeededWeights : public WeightSource {
   void read(const ParamSpec& spec, int64_t first, std::span<float> out) override;
 
  private:
+  [[nodiscard]] double deviation(Init init) const;
   const ParamTable& table_;
   uint64_t seed_;
   double range_;

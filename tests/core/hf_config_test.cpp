@@ -3,25 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/model/params.h"
-#include "tests/core/expect_error.h"
+#include "tests/core/hf_config_testing.h"
 
 namespace tandem {
 namespace {
-
-Arch arch_of(const std::string& text) {
-  const json::Document document = parse_hf_json(text, "config.json");
-  return parse_hf_config(json::Node(document));
-}
-
-/// A tiny config with further keys.
-std::string tiny(const std::string& more) {
-  return R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":256)" +
-         (more.empty() ? "" : "," + more) + "}";
-}
-
-void refused(const std::string& text, std::initializer_list<const char*> parts) {
-  expect_error(Status::failed, parts, [&] { arch_of(text); });
-}
 
 TEST(Config, MissingKeysMeanTransformersDefaultsForLlama) {
   const Arch arch = arch_of(R"({"model_type":"llama"})");
@@ -209,101 +194,6 @@ TEST(Config, AcceptsJsonAsPythonWritesIt) {
   EXPECT_EQ(arch.max_positions, 128);
 }
 
-constexpr const char* kLlama3 =
-    R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":32)";
-
-TEST(Config, ReadsRotaryScalingInEveryForm) {
-  const auto is_linear = [](const std::string& keys) {
-    const Rope rope = arch_of(tiny(keys)).rope;
-    EXPECT_EQ(rope.scaling, RopeScaling::linear) << keys;
-    EXPECT_EQ(rope.factor, 2.5) << keys;
-    EXPECT_EQ(rope.theta, 500000.0) << keys;
-  };
-  is_linear(R"("rope_theta":500000,"rope_scaling":{"type":"linear","factor":2.5})");
-  is_linear(R"("rope_theta":500000.0,"rope_scaling":{"rope_type":"linear","factor":2.5})");
-  is_linear(R"("rope_theta":500000,"rope_scaling":{"rope_type":"linear","type":"linear","factor":2.5})");
-  is_linear(R"("rope_parameters":{"rope_theta":500000,"rope_type":"linear","factor":2.5})");
-  is_linear(R"("rope_theta":500000,"rope_parameters":{"rope_type":"linear","factor":2.5})");
-  is_linear(
-      R"("rope_parameters":{"rope_theta":500000,"rope_type":"linear","factor":2.5},"rope_scaling":{"type":"linear","factor":2.5})");
-  for (const std::string& form :
-       {R"("rope_scaling":{"rope_type":"llama3",)" + std::string(kLlama3) + "}",
-        R"("rope_parameters":{"rope_type":"llama3",)" + std::string(kLlama3) + "}"}) {
-    const Rope rope = arch_of(tiny(form)).rope;
-    EXPECT_EQ(rope.scaling, RopeScaling::llama3);
-    EXPECT_EQ(rope.factor, 8.0);
-    EXPECT_EQ(rope.low_freq_factor, 1.0);
-    EXPECT_EQ(rope.high_freq_factor, 4.0);
-    EXPECT_EQ(rope.original_max_position, 32);
-    EXPECT_EQ(rope.theta, 10000.0);
-  }
-  for (const char* form :
-       {R"("rope_scaling":{"rope_type":"default"})", R"("rope_parameters":{"rope_theta":10000.0})",
-        R"("rope_parameters":{"rope_type":"default","rope_theta":10000})"})
-    EXPECT_EQ(arch_of(tiny(form)).rope.scaling, RopeScaling::none) << form;
-}
-
-TEST(Config, ReadsYarnInEveryForm) {
-  const std::string keys = R"("factor":4.0,"original_max_position_embeddings":32)";
-  for (const std::string& form :
-       {R"("rope_scaling":{"type":"yarn",)" + keys + "}",
-        R"("rope_scaling":{"rope_type":"yarn",)" + keys + "}",
-        R"("rope_parameters":{"rope_theta":10000,"rope_type":"yarn",)" + keys + "}"}) {
-    const Rope rope = arch_of(tiny(form)).rope;
-    EXPECT_EQ(rope.scaling, RopeScaling::yarn) << form;
-    EXPECT_EQ(rope.factor, 4.0);
-    EXPECT_EQ(rope.original_max_position, 32);
-    EXPECT_EQ(rope.beta_fast, 32.0);
-    EXPECT_EQ(rope.beta_slow, 1.0);
-    EXPECT_NEAR(rope.attention_factor, 1.1386294361119891, 1e-15);  // 0.1 ln 4 + 1
-  }
-  const Rope set = arch_of(tiny(R"("max_position_embeddings":64,"rope_scaling":{"type":"yarn","factor":2,
-    "beta_fast":16,"beta_slow":2,"attention_factor":1.5})"))
-                       .rope;
-  EXPECT_EQ(set.original_max_position, 64);
-  EXPECT_EQ(set.beta_fast, 16.0);
-  EXPECT_EQ(set.beta_slow, 2.0);
-  EXPECT_EQ(set.attention_factor, 1.5);
-  EXPECT_EQ(arch_of(tiny(R"("rope_scaling":{"type":"yarn","factor":0.5})")).rope.attention_factor, 1.0);
-  refused(tiny(R"("rope_scaling":{"type":"yarn"})"), {"rope_type yarn needs \"factor\""});
-  refused(tiny(R"("rope_scaling":{"type":"yarn","factor":2,"mscale":1})"), {"mscale is not supported"});
-  refused(tiny(R"("rope_scaling":{"type":"yarn","factor":2,"truncate":false})"), {"truncate false"});
-}
-
-TEST(Config, RotaryTypesThatAreNotBuiltAreRefusedByName) {
-  for (const char* type : {"dynamic", "longrope", "su", "mrope"})
-    for (const char* key : {"rope_type", "type"})
-      refused(tiny(fmt::format(R"("rope_scaling":{{"{}":"{}","factor":2}})", key, type)),
-              {type, "is not supported", "default, linear, llama3, yarn", "rope_scaling"});
-  refused(tiny(R"("rope_parameters":{"rope_type":"dynamic","factor":2})"),
-          {"\"dynamic\" is not supported", "rope_parameters.rope_type"});
-  refused(tiny(R"("rope_scaling":{"factor":2})"), {"\"rope_type\" is missing", "rope_scaling"});
-  refused(tiny(R"("rope_parameters":{"full_attention":{"rope_type":"default"}})"), {"per layer type"});
-  refused(tiny(R"("partial_rotary_factor":0.5)"), {"partial_rotary_factor 0.5"});
-  refused(
-      tiny(
-          R"("rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"linear","factor":4})"),
-      {"rope_scaling and rope_parameters disagree"});
-}
-
-TEST(Config, MissingRotaryKeysAreNamed) {
-  refused(tiny(R"("rope_scaling":{"type":"linear"})"),
-          {"rope_type linear needs \"factor\"", "config.json:1:"});
-  for (const char* key :
-       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
-    std::string keys = kLlama3;
-    keys.replace(keys.find(fmt::format("\"{}\"", key)), std::string(key).size() + 2, "\"gone\"");
-    refused(tiny(R"("rope_scaling":{"rope_type":"llama3",)" + keys + "}"),
-            {fmt::format("rope_type llama3 needs \"{}\"", key).c_str()});
-  }
-  refused(tiny(R"("rope_scaling":{"type":"linear","factor":0})"),
-          {"rope_scaling.factor must be a number above 0, but is 0"});
-  refused(
-      tiny(
-          R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":32})"),
-      {"high_freq_factor 4 must be above low_freq_factor 4"});
-}
-
 TEST(Config, ModelsThatWouldComputeSomethingElseAreRefusedByName) {
   refused(R"({"model_type":"mamba"})",
           {"model_type \"mamba\" can't be trained", "llama, mistral, qwen2, qwen3, gpt2",
@@ -317,6 +207,67 @@ TEST(Config, ModelsThatWouldComputeSomethingElseAreRefusedByName) {
   refused(tiny(R"("hidden_act":"gelu")"), {"hidden_act \"gelu\"", "silu"});
   EXPECT_EQ(arch_of(tiny(R"("architectures":["Other","LlamaForCausalLM"])")).layers, 2);
   EXPECT_EQ(arch_of(tiny(R"("architectures":[])")).layers, 2);
+}
+
+/// The head is another one: the line says which model is needed.
+TEST(Config, ClassifiersAndRewardModelsAreRefused) {
+  for (const char* type :
+       {"ForSequenceClassification", "ForTokenClassification", "ForRewardModel", "Model"}) {
+    refused(tiny(fmt::format(R"("architectures":["Llama{}"])", type)),
+            {type, "can't be trained", "a llama model needs LlamaForCausalLM", "reward models",
+             "config.json:1:", "(architectures)"});
+  }
+  refused(R"({"model_type":"gpt2","architectures":["GPT2DoubleHeadsModel"]})", {"needs GPT2LMHeadModel"});
+  refused(tiny(R"("architectures":"LlamaForCausalLM")"), {"architectures"});
+  refused(tiny(R"("architectures":[1])"), {"architectures[0]"});
+}
+
+TEST(Config, WhatIsNoConfigSaysWhatToDo) {
+  for (const char* text : {"", "{", "{]", "version https://git-lfs.github.com/spec/v1", "<html>"})
+    refused(text, {"config.json", "download the file again"});
+  refused("{\"a\":1,}", {"config.json:1:8", "remove the trailing comma"});
+  refused("[1]", {"must be an object", "compare with"});
+  refused(R"({"model_type":"llama","model_type":"llama"})", {"\"model_type\" is there twice", "keep one"});
+  refused(R"({"model_type":7})", {"model_type must be a string, but is 7", "compare with"});
+  for (const char* keys :
+       {R"("tie_word_embeddings":"yes")", R"("attention_bias":1)", R"("hidden_act":["silu"])",
+        R"("rope_scaling":"linear")", R"("rope_parameters":[1])"})
+    refused(tiny(keys),
+            {"must be", "compare with the config.json of the model's publisher", "config.json:1:"});
+}
+
+TEST(Config, IdsOfSpecialTokensAreOfAnyForm) {
+  for (const char* ids :
+       {R"("eos_token_id":[128001,128008,128009],"bos_token_id":128000)",
+        R"("eos_token_id":2,"bos_token_id":null)", R"("eos_token_id":null,"pad_token_id":-1)",
+        R"("eos_token_id":[],"pad_token_id":null)"})
+    EXPECT_EQ(arch_of(tiny(ids)).padding_row, -1) << ids;
+  EXPECT_EQ(arch_of(tiny(R"("pad_token_id":3)")).padding_row, 3);
+}
+
+TEST(Config, QuantisedCheckpointsAreNamed) {
+  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes", "compressed-tensors"})
+    refused(tiny(fmt::format(R"("quantization_config":{{"quant_method":"{}","bits":4}})", method)),
+            {"quantised", method, "dequantise it first", "(quantization_config)"});
+  EXPECT_EQ(arch_of(tiny(R"("quantization_config":null)")).layers, 2);
+}
+
+/// transformers reads GPT-2's sizes under both names; heads of another number would have the same shapes.
+TEST(Config, Gpt2SizesMayHaveTheNamesOfOtherFamilies) {
+  const Arch arch = arch_of(
+      R"({"model_type":"gpt2","hidden_size":64,"num_attention_heads":4,"num_hidden_layers":2,"max_position_embeddings":32})");
+  EXPECT_EQ(arch.hidden, 64);
+  EXPECT_EQ(arch.heads, 4);
+  EXPECT_EQ(arch.layers, 2);
+  EXPECT_EQ(arch.max_positions, 32);
+  EXPECT_EQ(arch_of(R"({"model_type":"gpt2","n_head":8,"num_attention_heads":4})").heads, 8);
+}
+
+TEST(Config, KeysThatChangeNothingAreIgnored) {
+  EXPECT_EQ(arch_of(tiny(R"("use_cache":false,"pretraining_tp":2,"auto_map":{"x":"y"},"dtype":"float16",
+"torch_dtype":"torch.bfloat16","hidden_act":"swish","_name_or_path":"","new":[{"deep":[1]}])"))
+                .layers,
+            2);
 }
 
 TEST(Config, SizesThatCannotBeAreNamed) {

@@ -3,114 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <map>
 #include <set>
 
-#include "tests/core/expect_error.h"
-#include "tests/core/safetensors_bytes.h"
-#include "tests/core/temporary_folder.h"
+#include "tests/core/model_folder_testing.h"
 
 namespace tandem {
 namespace {
-
-/// One stored tensor, spelt without the code under test.
-struct Stored {
-  std::string dtype;
-  std::vector<int> shape;
-  std::string data;
-};
-using Tensors = std::map<std::string, Stored>;
-
-std::string file_of(const Tensors& tensors) {
-  std::string json = "{", data;
-  for (const auto& [name, tensor] : tensors) {
-    std::string shape;
-    for (const int dim : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(dim);
-    json += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        json.size() > 1 ? "," : "", name, tensor.dtype, shape, data.size(),
-                        data.size() + tensor.data.size());
-    data += tensor.data;
-  }
-  return safetensors_bytes(json + "}", data);
-}
-
-/// A bf16 tensor whose element i is start + i, exact below 256.
-Stored counting(std::vector<int> shape, int start) {
-  int count = 1;
-  for (const int dim : shape) count *= dim;
-  std::string data;
-  for (int i = 0; i < count; ++i) data += bytes_of(to_bf16(static_cast<float>((start + i) % 256)).bits);
-  return {"BF16", std::move(shape), data};
-}
-
-constexpr const char* kConfig =
-    R"({"model_type":"llama","hidden_size":8,"intermediate_size":12,"num_hidden_layers":1,"num_attention_heads":2,
-"num_key_value_heads":1,"vocab_size":10,"torch_dtype":"bfloat16","tie_word_embeddings":)";
-
-/// Hidden 8, 2 heads of 4, 1 kv head, intermediate 12, vocab 10, one layer; the names as Llama files have
-/// them.
-Tensors tensors(bool head) {
-  const std::string layer = "model.layers.0.";
-  Tensors all{{"model.embed_tokens.weight", counting({10, 8}, 1)},
-              {layer + "input_layernorm.weight", counting({8}, 2)},
-              {layer + "self_attn.q_proj.weight", counting({8, 8}, 3)},
-              {layer + "self_attn.k_proj.weight", counting({4, 8}, 4)},
-              {layer + "self_attn.v_proj.weight", counting({4, 8}, 5)},
-              {layer + "self_attn.o_proj.weight", counting({8, 8}, 6)},
-              {layer + "post_attention_layernorm.weight", counting({8}, 7)},
-              {layer + "mlp.gate_proj.weight", counting({12, 8}, 8)},
-              {layer + "mlp.up_proj.weight", counting({12, 8}, 9)},
-              {layer + "mlp.down_proj.weight", counting({8, 12}, 10)},
-              {"model.norm.weight", counting({8}, 11)}};
-  if (head) all["lm_head.weight"] = counting({10, 8}, 100);
-  return all;
-}
-
-struct Model {
-  TemporaryFolder folder;
-  explicit Model(bool tied) {
-    folder.write("config.json", std::string(kConfig) + (tied ? "true}" : "false}"));
-  }
-  void weights(const Tensors& all) const { folder.write("model.safetensors", file_of(all)); }
-  ModelFolder open() const { return ModelFolder(folder.path()); }
-  void refused(std::initializer_list<const char*> parts) const {
-    expect_error(Status::failed, parts, [&] { open(); });
-  }
-  /// Two shards with habitual and unusual names, and their index.
-  void shards(const Tensors& all) const {
-    Tensors first, second;
-    std::string map;
-    for (const auto& [name, tensor] : all) {
-      const bool layer = name.find("layers") != std::string::npos;
-      (layer ? first : second)[name] = tensor;
-      map += fmt::format("{}\"{}\":\"{}\"", map.empty() ? "" : ",", name,
-                         layer ? "layers-0.safetensors" : "model-00001-of-00002.safetensors");
-    }
-    folder.write("layers-0.safetensors", file_of(first));
-    folder.write("model-00001-of-00002.safetensors", file_of(second));
-    folder.write("model.safetensors.index.json",
-                 R"({"metadata":{"total_size":1.5e3},"weight_map":{)" + map + "}}");
-  }
-};
-
-std::vector<float> values(const ModelFolder& model, const std::string& name) {
-  const ParamTable table(model.arch());
-  const ParamSpec* spec = table.find(name);
-  std::vector<float> out(static_cast<size_t>(spec->numel));
-  model.read(*spec, 0, out, NonFinite::refuse);
-  return out;
-}
-
-void expect_counting(const std::vector<float>& got, int start) {
-  for (size_t i = 0; i < got.size(); ++i)
-    EXPECT_EQ(got[i], static_cast<float>((start + static_cast<int>(i)) % 256));
-}
-
-bool warned(const ModelFolder& model, const std::string& part) {
-  for (const std::string& warning : model.warnings())
-    if (warning.find(part) != std::string::npos) return true;
-  return false;
-}
 
 TEST(Checkpoint, ModelFolderGivesEveryParameter) {
   const Model model(false);
@@ -241,9 +139,6 @@ TEST(Checkpoint, MissingAndMisshapenWeightsAreNamed) {
   model.weights(all);
   model.refused(
       {"this weight is missing", "\"model.layers.0.mlp.up_proj.weight\"", "names like \"lm_head.weight\""});
-  all["model.layers.0.mlp.up_proj.qweight"] = counting({1}, 0);
-  model.weights(all);
-  model.refused({"this weight is missing", "GPTQ or AWQ"});
   all = tensors(true);
   all["model.layers.0.mlp.up_proj.weight"] = counting({8, 12}, 0);
   model.weights(all);
@@ -251,48 +146,6 @@ TEST(Checkpoint, MissingAndMisshapenWeightsAreNamed) {
                  "model.safetensors \"model.layers.0.mlp.up_proj.weight\""});
   model.weights({});
   model.refused({"this weight is missing", "no tensors at all"});
-}
-
-TEST(Checkpoint, QuantisedWeightsAreRefused) {
-  const Model model(false);
-  Tensors all = tensors(true);
-  all["model.layers.0.mlp.up_proj.weight"] = {"F8_E4M3", {12, 8}, std::string(96, '\0')};
-  model.weights(all);
-  model.refused({"dtype F8_E4M3 can't be trained", "FP8", "\"model.layers.0.mlp.up_proj.weight\""});
-  all["model.layers.0.mlp.up_proj.weight"] = {"U8", {48, 1}, std::string(48, '\0')};
-  model.weights(all);
-  model.refused({"dtype U8 can't be trained", "dequantise"});
-}
-
-TEST(Checkpoint, MixedFloatTypesLoadAndWideOnesAreNoted) {
-  const Model model(false);
-  Tensors all = tensors(true);
-  std::string wide;
-  for (int i = 0; i < 8; ++i) wide += bytes_of(static_cast<double>(i) + 0.5);
-  all["model.norm.weight"] = {"F64", {8}, wide};
-  model.weights(all);
-  const ModelFolder folder = model.open();
-  EXPECT_EQ(values(folder, "model.norm.weight")[3], 3.5f);
-  EXPECT_TRUE(warned(folder, "F64 are rounded to fp32"));
-}
-
-TEST(Checkpoint, HeadsAreTiedOrStoredAndNeverMadeUp) {
-  const Model untied(false), tied(true);
-  untied.weights(tensors(false));
-  untied.refused({"this weight is missing", "\"lm_head.weight\"", "tie_word_embeddings", "never made up"});
-  tied.weights(tensors(false));
-  EXPECT_FALSE(tied.open().stored_form().head_beside_tied_embedding);
-  Tensors all = tensors(false);
-  all["lm_head.weight"] = all["model.embed_tokens.weight"];
-  tied.weights(all);
-  EXPECT_TRUE(tied.open().stored_form().head_beside_tied_embedding);
-  EXPECT_TRUE(tied.open().warnings().empty());
-  tied.weights(tensors(true));
-  tied.refused({"ties the head to the embedding, but the stored head differs", "\"lm_head.weight\"",
-                "tie_word_embeddings to false"});
-  all["lm_head.weight"].data.back() ^= 1;  // the last byte alone
-  tied.weights(all);
-  tied.refused({"the stored head differs"});
 }
 
 TEST(Checkpoint, NonFiniteWeightsAreRefusedOnRequest) {
@@ -350,30 +203,6 @@ TEST(Checkpoint, SavedWeightsAreTheLoadedOnesUnderTheirNames) {
   EXPECT_EQ(sums.at("model.safetensors"), sum_of(File(out.path("model.safetensors"))));
   save_weights(out.path(), ParamTable(folder.arch()), DType::bf16, {}, from(folder));
   EXPECT_EQ(out.read("model.safetensors").find("lm_head"), std::string::npos);
-}
-
-constexpr const char* kGpt2 =
-    R"({"model_type":"gpt2","n_embd":8,"n_inner":12,"n_layer":1,"n_head":2,"vocab_size":10,"n_positions":6})";
-
-/// Names and shapes as GPT-2 files have them: linear weights are [in, out].
-Tensors gpt2_tensors(const std::string& prefix) {
-  const std::string layer = prefix + "h.0.";
-  return {{prefix + "wte.weight", counting({10, 8}, 1)},
-          {prefix + "wpe.weight", counting({6, 8}, 2)},
-          {layer + "ln_1.weight", counting({8}, 3)},
-          {layer + "ln_1.bias", counting({8}, 4)},
-          {layer + "attn.c_attn.weight", counting({8, 24}, 5)},
-          {layer + "attn.c_attn.bias", counting({24}, 6)},
-          {layer + "attn.c_proj.weight", counting({8, 8}, 7)},
-          {layer + "attn.c_proj.bias", counting({8}, 8)},
-          {layer + "ln_2.weight", counting({8}, 9)},
-          {layer + "ln_2.bias", counting({8}, 10)},
-          {layer + "mlp.c_fc.weight", counting({8, 12}, 11)},
-          {layer + "mlp.c_fc.bias", counting({12}, 12)},
-          {layer + "mlp.c_proj.weight", counting({12, 8}, 13)},
-          {layer + "mlp.c_proj.bias", counting({8}, 14)},
-          {prefix + "ln_f.weight", counting({8}, 15)},
-          {prefix + "ln_f.bias", counting({8}, 16)}};
 }
 
 class CheckpointOfGpt2 : public testing::TestWithParam<std::string> {};

@@ -201,11 +201,12 @@ TEST(Checkpoint, SizesThatOverflowAreRefused) {
 TEST(Checkpoint, FilesOfOtherKindsAreCalledByTheirName) {
   const Files files;
   files.refused("version https://git-lfs.github.com/spec/v1\noid sha256:ab\n",
-                {"git-lfs pointer", "git lfs pull"});
-  files.refused("<!DOCTYPE html>\n<html>not found", {"HTML page"});
+                {"git-lfs pointer", "git lfs pull", "download the file again"});
+  files.refused("<!DOCTYPE html>\n<html>not found", {"HTML page", "download the file again"});
   files.refused(std::string("PK\3\4\0\0\0\0\0\0", 10),
                 {"a zip archive, as torch.save writes it", "save_pretrained"});
-  files.refused("", {"the file is empty"});
+  files.refused("", {"the file is empty", "download the file again"});
+  files.refused("\x80\x02}q", {"a Python pickle", "save_pretrained"});
   files.refused("GGUF\3\0\0\0        ", {"GGUF"});
   expect_error(Status::failed, {"a folder where a file is needed"},
                [&] { SafetensorsFile(files.folder.path()); });

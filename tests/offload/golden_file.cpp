@@ -42,13 +42,6 @@ std::vector<double> widen(const ArrayEntry& entry, const char* bytes) {
   return widen<int32_t>(bytes, entry.count);
 }
 
-RopeScaling scaling_of(const std::string& type) {
-  if (type == "default") return RopeScaling::none;
-  if (type == "linear") return RopeScaling::linear;
-  if (type == "llama3") return RopeScaling::llama3;
-  throw std::runtime_error("golden: unknown rope_type " + type);
-}
-
 template <class Map>
 const typename Map::mapped_type& at(const Map& map, const std::string& key) {
   const auto found = map.find(key);
@@ -112,49 +105,17 @@ std::vector<std::string> GoldenFile::parameters() const {
   return names;
 }
 
-Arch GoldenFile::arch() const {
-  Arch arch;
-  arch.vocab = integer("vocab");
-  arch.hidden = integer("hidden");
-  arch.intermediate = integer("intermediate");
-  arch.layers = integer("layers");
-  arch.heads = integer("heads");
-  arch.kv_heads = integer("kv_heads");
-  arch.head_dim = integer("head_dim");
-  arch.max_positions = integer("max_positions");
-  arch.norm_eps = number("norm_eps");
-  arch.tied = integer("tied") != 0;
-  arch.rope = {.theta = number("rope_theta"),
-               .scaling = scaling_of(word("rope_type")),
-               .factor = number("rope_factor"),
-               .low_freq_factor = number("rope_low_freq_factor"),
-               .high_freq_factor = number("rope_high_freq_factor"),
-               .original_max_position = integer("rope_original_max_position")};
-  return arch;
+const std::vector<std::string>& variants() {
+  static const std::vector<std::string> names{
+      "gpt2",         "gpt2_untied",  "llama_biases", "llama_head_dim", "llama_linear",
+      "llama_llama3", "llama_tied",   "llama_untied", "llama_yarn",     "mistral_window",
+      "qwen2_biases", "qwen2_window", "qwen3_tied",   "qwen3_window"};
+  return names;
 }
 
-const std::vector<std::string>& llama_variants() {
-  static const std::vector<std::string> variants{"untied", "tied", "linear", "llama3", "head_dim"};
-  return variants;
-}
+GoldenFile load(const std::string& variant) { return GoldenFile(path_of(variant + ".golden")); }
 
-GoldenFile load_llama(const std::string& variant) {
-  return GoldenFile(path_of("llama_" + variant + ".golden"));
-}
-std::string llama_config_path(const std::string& variant) {
-  return path_of("llama_" + variant + ".config.json");
-}
-
-const std::vector<std::string>& family_variants() {
-  static const std::vector<std::string> variants{"gpt2",         "gpt2_untied",    "llama_biases",
-                                                 "llama_yarn",   "mistral_window", "qwen2_biases",
-                                                 "qwen2_window", "qwen3_tied",     "qwen3_window"};
-  return variants;
-}
-
-GoldenFile load_family(const std::string& variant) { return GoldenFile(path_of(variant + ".golden")); }
-
-Arch family_arch(const std::string& variant) {
+Arch arch_of(const std::string& variant) {
   const std::string path = path_of(variant + ".config.json");
   const json::Document document = parse_hf_json(read_text(path, 1 << 20), path);
   return parse_hf_config(json::Node(document));

@@ -28,24 +28,15 @@ class GoldenFile {
   /// NAMEs of the arrays "grad.NAME.norm": the parameters that have a gradient, sorted.
   [[nodiscard]] std::vector<std::string> parameters() const;
 
-  /// The model that the golden is of.
-  [[nodiscard]] Arch arch() const;
-
  private:
   std::map<std::string, std::string> words_;
   std::map<std::string, std::vector<double>> arrays_;
 };
 
-/// The goldens of the Llama family: "untied", "tied", "linear", "llama3", "head_dim".
-const std::vector<std::string>& llama_variants();
-GoldenFile load_llama(const std::string& variant);
-/// The same model's config.json as transformers writes it.
-std::string llama_config_path(const std::string& variant);
-
-/// The goldens of tests/golden/make_families.py: "mistral_window" and so on. What the model is stands in its
-/// config.json alone.
-const std::vector<std::string>& family_variants();
-GoldenFile load_family(const std::string& variant);
-Arch family_arch(const std::string& variant);
+/// The names of all goldens, as their files have them: "llama_untied", "qwen3_window" and so on.
+const std::vector<std::string>& variants();
+GoldenFile load(const std::string& variant);
+/// The golden's model, from the config.json that transformers wrote.
+Arch arch_of(const std::string& variant);
 
 }  // namespace tandem::golden

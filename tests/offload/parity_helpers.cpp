@@ -1,5 +1,6 @@
 #include "tests/offload/parity_helpers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -47,10 +48,25 @@ double sampled_distance(const GoldenFile& golden, const std::string& prefix, std
          std::sqrt(static_cast<double>(values.size()) / static_cast<double>(index.size()));
 }
 
-/// The larger one; NaN if either is.
-double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-
 }  // namespace
+
+std::vector<float> turned(const ParamSpec& spec, std::span<const float> values, bool to_files) {
+  std::vector<float> result(values.begin(), values.end());
+  if (!spec.transposed) return result;
+  const auto outs = static_cast<size_t>(spec.shape[0]), ins = static_cast<size_t>(spec.shape[1]);
+  for (size_t o = 0; o < outs; ++o)
+    for (size_t i = 0; i < ins; ++i)
+      (to_files ? result[i * outs + o] : result[o * ins + i]) =
+          to_files ? values[o * ins + i] : values[i * outs + o];
+  return result;
+}
+
+void fill_stored(const ParamSpec& spec, std::span<float> out) {
+  fill_weight(spec.name, static_cast<int>(spec.shape.size()), out);
+  std::ranges::copy(turned(spec, out, false), out.begin());
+}
+
+double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 double loss_error(const GoldenFile& golden, double loss) {
   return std::abs(loss - golden.scalar("loss")) / golden.scalar("loss");

@@ -2,10 +2,19 @@
 // How far a model's results are from a golden's, as numbers that a test bounds.
 #include <span>
 #include <string>
+#include <vector>
 
+#include "core/model/params.h"
 #include "tests/offload/golden_file.h"
 
 namespace tandem::golden {
+
+/// A parameter's values in the order of the files, from the block's, or back.
+std::vector<float> turned(const ParamSpec& spec, std::span<const float> values, bool to_files);
+/// The golden's weights, as the block has them.
+void fill_stored(const ParamSpec& spec, std::span<float> out);
+/// The larger one; NaN if either is.
+double worse(double a, double b);
 
 /// |loss - golden| / golden.
 double loss_error(const GoldenFile& golden, double loss);

