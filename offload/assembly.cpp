@@ -105,7 +105,7 @@ void check_names(const Config& config, std::span<const std::string_view> keys) {
 ModelSource open_model(const Config& config) {
   ModelSource source;
   if (config.model.path) {
-    source.folder = std::make_unique<ModelFolder>(*config.model.path);
+    source.folder = std::make_unique<ModelFolder>(*config.model.path, weights_access(config.model.mmap));
     source.arch = source.folder->arch();
     const json::Document document =
         parse_hf_json(source.folder->config_text(), *config.model.path + "/config.json");

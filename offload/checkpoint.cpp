@@ -1,14 +1,11 @@
 #include "offload/checkpoint.h"
 
-#include <fcntl.h>
-
 #include <array>
-#include <cstdio>
 #include <cstring>
 
 #include "core/io/atomic_file.h"
 #include "offload/checkpoint_state.h"
-#include "offload/run_folder.h"
+#include "offload/folder_in_place.h"
 
 namespace tandem {
 
@@ -108,26 +105,6 @@ uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointM
   return bytes;
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw system_error(error.value(), "create the folder", folder);
-}
-
-/// Gives the finished folder its name. An older one of that name changes places with it, so that there is a
-/// complete one at every moment where the file system can do that.
-void put_in_place(const fs::path& partial, const fs::path& folder) {
-  std::error_code error;
-  fs::rename(partial, folder, error);
-  if (!error) return;
-  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
-    fs::remove_all(folder, error);
-    fs::rename(partial, folder, error);
-    if (error) throw system_error(error.value(), "put the checkpoint in place", folder);
-  }
-  fs::remove_all(partial, error);
-}
-
 /// Reading planes takes a staging buffer of the trainer's; it goes back however the save ends.
 class Reading {
  public:
@@ -166,23 +143,15 @@ uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const Checkpoint
 
 uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const CheckpointModel& model,
                          const RunState& state) {
-  const fs::path partial = partial_of(folder);
-  std::error_code ignored;
-  fs::remove_all(partial, ignored);
-  try {
+  uint64_t bytes = 0;
+  write_in_place(folder, Existing::replaced, [&](const fs::path& partial) {
     const fs::path optimizer = partial / kOptimizerFolder;
-    make_folder(state.states ? optimizer : partial);
+    if (state.states) make_folder(optimizer);
     const Reading reading(trainer);
-    const uint64_t bytes = write_files(partial, trainer, model, state);
+    bytes = write_files(partial, trainer, model, state);
     if (state.states) sync_folder(optimizer);
-    sync_folder(partial);
-    put_in_place(partial, folder);
-    sync_folder(folder.parent_path());
-    return bytes;
-  } catch (...) {
-    fs::remove_all(partial, ignored);
-    throw;
-  }
+  });
+  return bytes;
 }
 
 Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {

@@ -1,6 +1,7 @@
 #include "core/io/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,6 +42,27 @@ ssize_t read_some(int fd, std::span<std::byte> out, uint64_t offset) {
   return got;
 }
 
+/// Bytes of a file, from a page's beginning on, as memory; unmapped on destruction, which also takes them off
+/// this process's memory.
+class Mapping {
+ public:
+  Mapping(int fd, uint64_t begin, size_t bytes)
+      : bytes_(bytes),
+        // Populated at once: one call in place of a fault for every few pages.
+        at_(::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(begin))) {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (made()) ::munmap(at_, bytes_);
+  }
+  [[nodiscard]] bool made() const { return at_ != MAP_FAILED; }
+  [[nodiscard]] const std::byte* data() const { return static_cast<const std::byte*>(at_); }
+
+ private:
+  size_t bytes_;
+  void* at_;
+};
+
 const char* advice(int number) {
   switch (number) {
     case ENOSPC:
@@ -77,7 +99,7 @@ Error system_error(int number, const std::string& doing, const std::string& path
           advice(number)};
 }
 
-File::File(std::string path, Status absent) : path_(std::move(path)) {
+File::File(std::string path, Status absent, FileAccess access) : path_(std::move(path)), access_(access) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer; for regular files it has no effect.
   descriptor_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor_.get() < 0) {
@@ -89,15 +111,43 @@ File::File(std::string path, Status absent) : path_(std::move(path)) {
   CHECK(S_ISREG(info.st_mode), Status::failed, not_regular(info.st_mode), printable(path_),
         "name the file itself");
   size_ = static_cast<uint64_t>(info.st_size);
+  // Only advice: a file system that takes none reads as well.
+  if (access == FileAccess::sequential) ::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+Error File::ends_at(uint64_t offset) const {
+  return {Status::failed,
+          fmt::format("the file ends at byte {}, but had {} bytes when it was opened", offset, size_),
+          printable(path_), "leave input files alone while they are read"};
+}
+
+uint64_t File::size_now() const {
+  struct stat info {};
+  if (::fstat(descriptor_.get(), &info) != 0) throw system_error(errno, "look at the file", path_);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+void File::read_mapped(uint64_t offset, std::span<std::byte> out) const {
+  constexpr uint64_t kWindow = 4 << 20;
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  while (!out.empty()) {
+    const uint64_t begin = offset / page * page;
+    const size_t lead = offset - begin, count = std::min<uint64_t>(out.size(), kWindow - lead);
+    if (const uint64_t size = size_now(); size < offset + count) throw ends_at(size);
+    const Mapping mapping(descriptor_.get(), begin, lead + count);
+    if (!mapping.made()) throw system_error(errno, fmt::format("map the file at byte {}", begin), path_);
+    std::memcpy(out.data(), mapping.data() + lead, count);
+    out = out.subspan(count);
+    offset += count;
+  }
 }
 
 void File::read(uint64_t offset, std::span<std::byte> out) const {
+  if (access_ == FileAccess::mapped) return read_mapped(offset, out);
   while (!out.empty()) {
     const ssize_t got = read_some(descriptor_.get(), out, offset);
     if (got < 0) throw system_error(errno, fmt::format("read at byte {}", offset), path_);
-    CHECK(got > 0, Status::failed,
-          fmt::format("the file ends at byte {}, but had {} bytes when it was opened", offset, size_),
-          printable(path_), "leave input files alone while they are read");
+    if (got == 0) throw ends_at(offset);
     out = out.subspan(static_cast<size_t>(got));
     offset += static_cast<uint64_t>(got);
   }

@@ -22,13 +22,23 @@ class Descriptor {
   int fd_ = -1;
 };
 
+/// How a file's bytes are fetched.
+enum class FileAccess : uint8_t {
+  scattered,   ///< reads, here and there
+  sequential,  ///< reads, mostly from front to back: the system reads ahead
+  /// Through a memory map of 4 MiB at a time, so that no more of the file counts as this process's memory.
+  /// The size is looked at before each of these. A file that is cut, or a disk that fails, during the copy
+  /// after that still ends the process with SIGBUS, where reads throw.
+  mapped,
+};
+
 /// A regular file, open for reading. Reads are positioned, so one File serves several threads.
 class File {
  public:
   /// Follows links. An Error of status `absent` when there is nothing at the path (a dangling link is named
   /// with its target): usage for a path that the user named, failed for one that another file promised.
   /// Error(failed) when it is no regular file or can't be opened.
-  explicit File(std::string path, Status absent = Status::usage);
+  explicit File(std::string path, Status absent = Status::usage, FileAccess access = FileAccess::scattered);
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] uint64_t size() const { return size_; }
   /// Fills out with the bytes from offset on. Error(failed) when the disk fails or the file has become
@@ -36,7 +46,11 @@ class File {
   void read(uint64_t offset, std::span<std::byte> out) const;
 
  private:
+  void read_mapped(uint64_t offset, std::span<std::byte> out) const;
+  [[nodiscard]] Error ends_at(uint64_t offset) const;
+  [[nodiscard]] uint64_t size_now() const;
   std::string path_;
+  FileAccess access_;
   Descriptor descriptor_;
   uint64_t size_ = 0;
 };

@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHead = "lm_head.weight";
 constexpr std::string_view kIgnored[] = {"*.rotary_emb.inv_freq", "*.attn.bias",
                                          "*.attn.masked_bias"};  // buffers of old versions, computed anew
 constexpr std::string_view kGpt2Prefix = "transformer.";
@@ -51,7 +50,7 @@ std::vector<uint64_t> unsigned_shape(const ParamSpec& spec) {
 
 /// Why a parameter may be missing, from what is there instead.
 std::string advice(const ParamSpec& spec, const SafetensorsSet& weights) {
-  if (spec.name == kHead)
+  if (spec.name == kHeadName)
     return "if the head is the embedding, set tie_word_embeddings to true in config.json; it is never made "
            "up";
   if (weights.tensors().empty()) return "the files hold no tensors at all: download the model again";
@@ -93,6 +92,14 @@ void check_parameter(const ParamSpec& spec, const LocatedTensor* stored, const S
         stored->place(), "take config.json and weights from the same model");
 }
 
+/// Of the form, what the weights' names tell.
+StoredForm form_of(const Arch& arch, const SafetensorsSet& weights) {
+  StoredForm form{.metadata = weights.metadata()};
+  if (arch.naming == Naming::gpt2 && weights.find("wte.weight") != nullptr)
+    form.dropped_prefix = kGpt2Prefix;  // as in the hub's own gpt2
+  return form;
+}
+
 /// Both tensors hold the same values.
 bool same_values(const LocatedTensor& a, const LocatedTensor& b, uint64_t count) {
   constexpr uint64_t kChunk = 1 << 20;
@@ -114,29 +121,42 @@ bool ignored_silently(const std::string& name) {
 
 }  // namespace
 
-ModelFolder::ModelFolder(std::string path)
+Arch read_arch(const std::string& folder) { return arch_of(read_config(folder), folder); }
+
+std::vector<Error> parameter_faults(const Arch& arch, const SafetensorsSet& weights,
+                                    const std::string& folder) {
+  const StoredForm form = form_of(arch, weights);
+  std::vector<Error> faults;
+  const ParamTable table(arch);
+  for (const ParamSpec& spec : table.params()) {
+    try {
+      check_parameter(spec, weights.find(form.stored_name(spec.name)), weights, folder);
+    } catch (const Error& fault) {
+      faults.push_back(fault);
+    }
+  }
+  return faults;
+}
+
+ModelFolder::ModelFolder(std::string path, FileAccess access)
     : path_(checked_folder(std::move(path))),
       config_text_(read_config(path_)),
       arch_(arch_of(config_text_, path_)),
-      weights_(path_),
+      weights_(path_, "model", access),
+      form_(form_of(arch_, weights_)),
       warnings_(weights_.warnings()) {
-  form_.metadata = weights_.metadata();
-  if (arch_.naming == Naming::gpt2 && weights_.find("wte.weight") != nullptr)
-    form_.dropped_prefix = kGpt2Prefix;  // as in the hub's own gpt2
+  if (const auto faults = parameter_faults(arch_, weights_, path_); !faults.empty()) throw faults.front();
   const ParamTable table(arch_);
-  check_parameters(table);
-  if (arch_.tied && weights_.find(kHead) != nullptr) check_tied_head(table);
+  note_parameters(table);
+  if (arch_.tied && weights_.find(kHeadName) != nullptr) check_tied_head(table);
   note_strays();
 }
 
-void ModelFolder::check_parameters(const ParamTable& table) {
+void ModelFolder::note_parameters(const ParamTable& table) {
   bool wide = false;
-  for (const ParamSpec& spec : table.params()) {
-    check_parameter(spec, find(spec.name), weights_, path_);
-    wide = wide || find(spec.name)->entry->dtype == "F64";
-  }
+  for (const ParamSpec& spec : table.params()) wide = wide || find(spec.name)->entry->dtype == "F64";
   if (wide) warnings_.push_back("weights stored as F64 are rounded to fp32");
-  std::set<std::string> names = {arch_.tied ? kHead : ""};
+  std::set<std::string> names = {arch_.tied ? kHeadName : ""};
   for (const ParamSpec& spec : table.params()) names.insert(form_.stored_name(spec.name));
   std::vector<std::string> unknown;
   for (const auto& [name, tensor] : weights_.tensors()) {
@@ -150,7 +170,7 @@ void ModelFolder::check_parameters(const ParamTable& table) {
 
 void ModelFolder::check_tied_head(const ParamTable& table) {
   const std::string& name = table.params().front().name;  // the embedding
-  const LocatedTensor &head = *weights_.find(kHead), &embedding = *find(name);
+  const LocatedTensor &head = *weights_.find(kHeadName), &embedding = *find(name);
   const auto count = static_cast<uint64_t>(arch_.vocab) * static_cast<uint64_t>(arch_.hidden);
   const bool same = converts_to_float(*head.entry) && head.entry->shape == embedding.entry->shape &&
                     same_values(head, embedding, count);
@@ -203,8 +223,8 @@ FileSums save_weights(const std::string& folder, const ParamTable& table, DType 
   };
   for (const ParamSpec& spec : table.params()) store(form.stored_name(spec.name), spec);
   if (form.head_beside_tied_embedding) {
-    ASSERT(table.find(kHead) == nullptr, "a tied model has no head of its own");
-    store(kHead, table.params().front());
+    ASSERT(table.find(kHeadName) == nullptr, "a tied model has no head of its own");
+    store(kHeadName, table.params().front());
   }
   StoredOrder order(fetch, size_of(dtype));
   const auto fetch_bytes = [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {

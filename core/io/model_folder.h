@@ -25,18 +25,33 @@ struct StoredForm {
   }
 };
 
+/// The head's name in the files.
+inline constexpr const char* kHeadName = "lm_head.weight";
+
+/// What the key model.mmap and the option --mmap mean.
+constexpr FileAccess weights_access(bool mmap) { return mmap ? FileAccess::mapped : FileAccess::sequential; }
+
+/// The architecture that a folder's config.json describes. Error(failed).
+Arch read_arch(const std::string& folder);
+
+/// Everything that keeps stored tensors from being the architecture's parameters, in its order: those that
+/// are missing, of another shape, or of a dtype that can't be trained. Every Error is failed.
+std::vector<Error> parameter_faults(const Arch& arch, const SafetensorsSet& weights,
+                                    const std::string& folder);
+
 /// A Hugging Face model folder, or a Tandem checkpoint's, which has the same layout. A folder that could be
 /// opened is complete: every parameter of its architecture is there exactly once, in its shape, in a float
 /// dtype; a tied head that is stored beside its embedding has the same values. Opening reads headers only
 /// (and a stored tied head). Error(usage) when the folder does not exist, else Error(failed).
 class ModelFolder {
  public:
-  explicit ModelFolder(std::string path);
+  explicit ModelFolder(std::string path, FileAccess access = FileAccess::sequential);
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const Arch& arch() const { return arch_; }
   /// config.json, every byte as it came.
   [[nodiscard]] const std::string& config_text() const { return config_text_; }
   [[nodiscard]] const StoredForm& stored_form() const { return form_; }
+  [[nodiscard]] const SafetensorsSet& weights() const { return weights_; }
   /// What was left aside, one line each: stray files, tensors that belong to no parameter, an ignored index.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// Fills out with the parameter's elements from `first` on, as fp32, in large sequential reads; a
@@ -45,7 +60,7 @@ class ModelFolder {
   void read(const ParamSpec& spec, int64_t first, std::span<float> out, NonFinite policy) const;
 
  private:
-  void check_parameters(const ParamTable& table);
+  void note_parameters(const ParamTable& table);
   void check_tied_head(const ParamTable& table);
   void note_strays();
   [[nodiscard]] const LocatedTensor* find(const std::string& parameter) const {

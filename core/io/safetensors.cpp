@@ -75,7 +75,8 @@ const Conversion* conversion_of(const SafetensorsEntry& entry) {
 
 bool converts_to_float(const SafetensorsEntry& entry) { return conversion_of(entry) != nullptr; }
 
-SafetensorsFile::SafetensorsFile(std::string path) : file_(std::move(path), Status::failed) {
+SafetensorsFile::SafetensorsFile(std::string path, FileAccess access)
+    : file_(std::move(path), Status::failed, access) {
   std::string text(header_length(file_), '\0');
   file_.read(8, std::as_writable_bytes(std::span(text)));
   data_begin_ = 8 + text.size();
@@ -127,6 +128,19 @@ std::string_view safetensors_name(DType dtype) {
       return "U8";
   }
   return "?";
+}
+
+std::optional<DType> dtype_of(std::string_view name) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::u8})
+    if (safetensors_name(dtype) == name) return dtype;
+  return std::nullopt;
+}
+
+std::string common_dtype(const std::set<std::string>& stored) {
+  if (stored.empty()) return "none";
+  if (stored.size() > 1) return "mixed";
+  const auto dtype = dtype_of(*stored.begin());
+  return dtype ? std::string(name_of(*dtype)) : *stored.begin();
 }
 
 FileSum write_safetensors(const std::string& path, SafetensorsHeader header, const FetchBytes& fetch) {

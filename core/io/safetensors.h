@@ -1,5 +1,7 @@
 #pragma once
 #include <functional>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -19,7 +21,7 @@ bool converts_to_float(const SafetensorsEntry& entry);
 /// several threads at once.
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(std::string path);
+  explicit SafetensorsFile(std::string path, FileAccess access = FileAccess::sequential);
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const File& file() const { return file_; }
   /// By offset.
@@ -42,6 +44,11 @@ class SafetensorsFile {
 
 /// The format's name for a dtype of ours: "BF16".
 std::string_view safetensors_name(DType dtype);
+/// The dtype of that name in the format; nothing for those that Tandem does not compute with.
+std::optional<DType> dtype_of(std::string_view safetensors_name);
+/// Of the dtypes of some tensors the only one, as Tandem calls it ("bfloat16") or else as the format does
+/// ("I64"); "mixed" if there are several; "none" of none.
+std::string common_dtype(const std::set<std::string>& stored);
 
 /// Fills out with bytes [offset, offset + out.size()) of an entry's data; both are multiples of the element
 /// size.

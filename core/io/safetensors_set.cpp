@@ -79,14 +79,14 @@ void check_shards_exist(const std::string& folder, const std::string& index,
 
 }  // namespace
 
-SafetensorsSet::SafetensorsSet(const std::string& folder, const std::string& stem) {
+SafetensorsSet::SafetensorsSet(const std::string& folder, const std::string& stem, FileAccess access) {
   const std::string single = folder + "/" + stem + ".safetensors", index = single + ".index.json";
   if (is_there(single)) {
-    read_single(single);
+    read_single(single, access);
     if (is_there(index)) note_ignored_index(index);
   } else {
     if (!is_there(index)) throw no_weights(folder, stem);
-    read_shards(folder, index);
+    read_shards(folder, index, access);
   }
 }
 
@@ -99,13 +99,13 @@ const std::map<std::string, std::string>& SafetensorsSet::metadata() const {
   return files_.front()->metadata();
 }
 
-void SafetensorsSet::read_single(const std::string& path) {
-  const auto& file = *files_.emplace_back(std::make_unique<SafetensorsFile>(path));
+void SafetensorsSet::read_single(const std::string& path, FileAccess access) {
+  const auto& file = *files_.emplace_back(std::make_unique<SafetensorsFile>(path, access));
   for (const SafetensorsEntry& entry : file.entries())
     tensors_.emplace(entry.name, LocatedTensor{&file, &entry});
 }
 
-void SafetensorsSet::read_shards(const std::string& folder, const std::string& index) {
+void SafetensorsSet::read_shards(const std::string& folder, const std::string& index, FileAccess access) {
   const auto shards = hinted(kDownloadAgain, [&] { return weight_map(index); });
   CHECK(!shards.empty(), Status::failed, "the index names no tensors", printable(index), kDownloadAgain);
   for (const auto& [tensor, shard] : shards) check_shard_name(index, tensor, shard);
@@ -114,7 +114,7 @@ void SafetensorsSet::read_shards(const std::string& folder, const std::string& i
   for (const auto& [tensor, shard] : shards) {
     const SafetensorsFile*& file = open[shard];
     if (file == nullptr)
-      file = files_.emplace_back(std::make_unique<SafetensorsFile>(folder + "/" + shard)).get();
+      file = files_.emplace_back(std::make_unique<SafetensorsFile>(folder + "/" + shard, access)).get();
     const SafetensorsEntry* entry = file->find(tensor);
     CHECK(entry != nullptr, Status::failed,
           fmt::format("the index places this tensor in {}, which doesn't hold it", printable(shard)),

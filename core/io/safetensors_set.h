@@ -21,7 +21,8 @@ struct LocatedTensor {
 /// folder, an absent shard, a tensor that its shard doesn't declare.
 class SafetensorsSet {
  public:
-  explicit SafetensorsSet(const std::string& folder, const std::string& stem = "model");
+  explicit SafetensorsSet(const std::string& folder, const std::string& stem = "model",
+                          FileAccess access = FileAccess::sequential);
   [[nodiscard]] const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   [[nodiscard]] const std::map<std::string, LocatedTensor>& tensors() const { return tensors_; }
   /// nullptr if there is none of that name.
@@ -32,8 +33,8 @@ class SafetensorsSet {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  void read_single(const std::string& path);
-  void read_shards(const std::string& folder, const std::string& index);
+  void read_single(const std::string& path, FileAccess access);
+  void read_shards(const std::string& folder, const std::string& index, FileAccess access);
   void note_ignored_index(const std::string& index);
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, LocatedTensor> tensors_;

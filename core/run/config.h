@@ -90,6 +90,7 @@ struct Config {
     json::Value config;               ///< null, an absolute path (string), or config.json's keys (object)
     std::optional<std::string> tokenizer;  ///< absolute; absent: path
     std::vector<std::string> freeze;       ///< globs
+    bool mmap = false;                     ///< of path: weights_access()
   } model;
 
   struct Data {

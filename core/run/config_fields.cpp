@@ -268,6 +268,8 @@ std::vector<Field> model_and_data_fields() {
       {.key = "model.tokenizer", .kind = Kind::path, .default_text = "model.path",
        .slot = MEMBER(model.tokenizer),
        .meaning = "folder whose tokenizer files are copied into checkpoints"},
+      {.key = "model.mmap", .kind = Kind::boolean, .fallback = "false", .slot = MEMBER(model.mmap),
+       .meaning = "read the model's weights through a memory map instead of reads"},
       {.key = "model.freeze", .kind = Kind::texts, .fallback = "[]", .slot = MEMBER(model.freeze),
        .meaning = "globs of parameter names that are not trained: no gradient, no optimizer states"},
       {.key = "data.train", .kind = Kind::paths, .range = at_least(1), .required = true,

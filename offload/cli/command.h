@@ -33,12 +33,16 @@ struct CommandRow {
 
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_eval();
+std::unique_ptr<Command> make_inspect();
+std::unique_ptr<Command> make_export();
 std::unique_ptr<Command> make_doctor();
 
 /// Every subcommand, in the order of --help.
 inline constexpr CommandRow kCommands[] = {
     {"train", "Train a model as the config says", make_train},
     {"eval", "Measure the loss of a model or checkpoint on token files", make_eval},
+    {"inspect", "Show what a checkpoint, model or token file holds, and what is wrong with it", make_inspect},
+    {"export", "Write a model or checkpoint as an ordinary Hugging Face folder", make_export},
     {"doctor", "Show the devices, the CPU and the limits that hold here", make_doctor},
 };
 

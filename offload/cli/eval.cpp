@@ -28,16 +28,6 @@ DType stored_dtype(const std::string& folder) {
   return DType::f32;
 }
 
-DType parse_dtype(const std::string& name) {
-  constexpr std::pair<std::string_view, DType> kNames[] = {{"float32", DType::f32},   {"fp32", DType::f32},
-                                                           {"bfloat16", DType::bf16}, {"bf16", DType::bf16},
-                                                           {"float16", DType::f16},   {"fp16", DType::f16}};
-  for (const auto& [known, dtype] : kNames)
-    if (name == known) return dtype;
-  throw Error(Status::usage, "unknown dtype \"" + printable(name) + "\"", "--dtype",
-              "float32, bfloat16 or float16");
-}
-
 std::optional<int64_t> step_of(const std::string& folder) {
   std::error_code ignored;
   const fs::path path = fs::path(folder) / kStateFile;
@@ -71,14 +61,14 @@ class Eval : public Command {
     app.add_option("--max-tokens", max_tokens_, "Evaluate at most so many tokens, from the front")
         ->type_name("N")
         ->check(whole_number_from_1());
-    app.add_option("--dtype", dtype_name_,
-                   "float32, bfloat16 or float16; else that of the run, or of the stored weights");
+    add_dtype_option(app, dtype_, "that of the run, or of the stored weights");
+    add_mmap_option(app, mmap_);
   }
 
   Status run(const GlobalOptions&) override {
     check_options();
     if (!config_.path.empty()) read_config();
-    const ModelFolder folder(model_);
+    const ModelFolder folder(model_, weights_access(mmap_));
     for (const std::string& warning : folder.warnings()) fmt::print(stderr, "note: {}\n", warning);
     const ParamTable table(folder.arch());
     const DataSets data = open_samples(folder.arch());
@@ -111,7 +101,6 @@ class Eval : public Command {
           "eval CONFIG --set ...");
     CHECK(!data_path_.empty() || format_.empty(), Status::usage, "--format goes with --data", "--format",
           "--set data.format=...");
-    if (!dtype_name_.empty()) dtype_ = parse_dtype(dtype_name_);
     if (!format_.empty()) data_format_ = token_format(format_, "--format");
   }
 
@@ -128,6 +117,7 @@ class Eval : public Command {
     device_ = config.device;
     batch_ = config.micro_batch_size;
     if (!dtype_) dtype_ = config.dtype();
+    mmap_ = mmap_ || config.model.mmap;
     model_ = checkpoint_.empty() && config.model.path ? *config.model.path : checkpoint_of(config);
   }
 
@@ -185,9 +175,9 @@ class Eval : public Command {
   }
 
   ConfigOptions config_;
-  std::string model_, checkpoint_, data_path_, format_, dtype_name_;
+  std::string model_, checkpoint_, data_path_, format_;
   int64_t length_ = 0, max_tokens_ = 0, batch_ = kBatch;
-  bool json_ = false;
+  bool json_ = false, mmap_ = false;
   Config::Device device_ = default_device();
   TokenFormat data_format_ = TokenFormat::automatic;
   std::optional<DType> dtype_;

@@ -1,7 +1,10 @@
 #pragma once
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "core/base/dtype.h"
 
 namespace tandem {
 
@@ -21,5 +24,11 @@ CLI::Validator whole_number_from_1();
 
 /// --json: stdout is one JSON object.
 void add_json_option(CLI::App& app, bool& json);
+
+/// --dtype: float32, bfloat16 or float16; `absent` says what holds without it.
+void add_dtype_option(CLI::App& app, std::optional<DType>& dtype, const std::string& absent);
+
+/// --mmap, as the key model.mmap.
+void add_mmap_option(CLI::App& app, bool& mmap);
 
 }  // namespace tandem

@@ -39,7 +39,7 @@ Config unusual() {
        "\"eval_every\": 2, \"eval_tokens\": 3, \"on_nonfinite\": \"stop\", \"max_skipped_in_a_row\": 4}",
        "activation_checkpointing.policy=keep",
        "model={\"config\": {\"hidden_size\": 64, \"rope\": {\"theta\": 1e4}}, \"tokenizer\": \"tok\", "
-       "\"freeze\": [\"*norm*\"]}",
+       "\"mmap\": true, \"freeze\": [\"*norm*\"]}",
        "data={\"train\": [\"a\", \"b\"], \"eval\": \"e\", \"format\": \"bytes\", \"sequence_length\": 5, "
        "\"shuffle\": false}",
        "checkpoint={\"every\": 2, \"keep\": 8, \"keep_best\": true, \"states\": false}",
