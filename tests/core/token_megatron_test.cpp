@@ -114,6 +114,9 @@ TEST(TokensMegatron, CountsThatTheIndexCannotHoldAreRefused) {
     corpus.write(index.header(2, huge) + arrays, data);
     corpus.expect_refused({"the index counts", "document indices", "82 bytes in all"});
   }
+  // 8 times 2^61 + 1 is 8 in 64 bits: the size would fit.
+  corpus.write(index.header(0, (uint64_t{1} << 61) + 1) + bytes_of(uint64_t{0}), "");
+  corpus.expect_refused({"the index counts 0 sequences", "2305843009213693953 document indices"});
   corpus.write(index.header(2, 2) + arrays, data);
   corpus.expect_refused({"2 sequences and 2 document indices", "74 bytes (76 with modes), but it has 82"});
   corpus.write(index.bytes().substr(0, 81), data);

@@ -40,6 +40,15 @@ void require_survives_writing(const Value& value) {
   }
 }
 
+/// Repeated keys make the difference between throwing and collecting errors about them, and nothing else
+/// does.
+void require_same_when_collected(std::string_view text, json::Options options, const Value& root) {
+  std::vector<Error> duplicates;
+  options.duplicates = &duplicates;
+  require(json::parse(text, "fuzz", options).root == root, "a tree is the same whether errors are collected");
+  require(duplicates.empty(), "a repeated key is refused");
+}
+
 void try_text(std::string_view text, uint8_t choice) {
   std::vector<Error> duplicates;
   json::Options options{.status = (choice & 1) != 0 ? Status::failed : Status::usage,
@@ -51,6 +60,7 @@ void try_text(std::string_view text, uint8_t choice) {
                         .duplicates = (choice & 64) != 0 ? &duplicates : nullptr};
   json::Document document;
   if (!accepts([&] { document = json::parse(text, "fuzz", options); })) return;
+  if (options.duplicates == nullptr) require_same_when_collected(text, options, document.root);
   Tree tree;
   look_at(document.root, 0, tree);
   require(text.size() <= options.max_bytes, "the limit of the size holds");

@@ -42,6 +42,9 @@ def safetensors():
     kinds["metadata"] = (metadata, kinds["plain"][1])
     kinds["overflow"] = tensors(("a", "F32", [1 << 62, 4], 16))
     kinds["hole"] = ({"a": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}}, 3)
+    overlap = {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+               "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}}
+    kinds["overlap"], kinds["overlap_filled"] = (overlap, 3), (overlap, 4)
     for name, (header, size) in kinds.items():
         text = json.dumps(header).encode()
         write("safetensors", name + ".header", b"\0" + struct.pack("<Q", size) + text)
@@ -66,6 +69,13 @@ def json_texts():
     for name, text in texts.items():
         write("json", name + ".strict", b"\0" + text.encode())
         write("json", name + ".lenient", b"\x4e" + text.encode())
+
+
+    for most, options in ((4, 0x20), (64, 0)):
+        for depth in (most, most + 1):
+            write("json", f"depth_{depth}", bytes([options]) + b"[" * depth + b"]" * depth)
+    for size in (64, 65):
+        write("json", f"bytes_{size}", b"\x10" + b'"' + b"x" * (size - 2) + b'"')
 
 
 def index():
@@ -104,6 +114,8 @@ def megatron():
     write("megatron", "short_documents", struct.pack("<H", 10) + idx([2, 3], 8, 2, documents=[0, 1]))
     write("megatron", "past_the_end", struct.pack("<H", 8) + idx([2, 3], 8, 2))
     write("megatron", "swapped", struct.pack("<H", 10) + idx([2, 3], 8, 2, pointers=[6, 0]))
+    write("megatron", "wraps", struct.pack("<H", 0) + idx([], 8, 2).replace(struct.pack("<QQ", 0, 1),
+                                                                            struct.pack("<QQ", 0, 2**61 + 1)))
     write("megatron", "version_2", struct.pack("<H", 10) + idx([2, 3], 8, 2, version=2))
 
 
@@ -127,7 +139,8 @@ def tokens():
     }
     for name, (code, data) in files.items():
         write("tokens", name + ".named", bytes([code, 0]) + data)
-        write("tokens", name + ".auto", bytes([0, 2]) + data)
+        if len(data) >= 1024:
+            write("tokens", name + ".short", bytes([128, 2]) + data[:32] + data[1024:])
 
 
 def configs():
