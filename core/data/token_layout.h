@@ -16,15 +16,15 @@ struct TokenLayout {
   uint32_t token_bytes = 0;  ///< 1, 2, 4 or 8, little-endian
   bool is_signed = false;
   uint64_t count = 0;  ///< begin + count * token_bytes is at most the file's size
-  std::optional<uint64_t> mask_begin =
-      {};              ///< byte of one bit per token, least significant first: 1 = trained
+  /// Byte of one bit per token, least significant first: a token is a target only where its own bit is 1.
+  std::optional<uint64_t> mask_begin = {};
   uint64_t vocab = 0;  ///< that the file names; 0: none
 };
 
 TokenLayout llmc_layout(const File& file);
 TokenLayout llmq_layout(const File& file);
-/// data: the .bin, index: the .idx. The index is read through in pieces, so that one of 10^8 sequences costs
-/// a second and no memory. The sequences must lie back to back in the order of the index and fill the .bin,
+/// data: the .bin, index: the .idx. The index is read through once, in pieces, so that one of 10^8 sequences
+/// needs no memory. The sequences must lie back to back in the order of the index and fill the .bin,
 /// as Megatron's own writers leave them: an index that leaves gaps, reorders or repeats is refused.
 TokenLayout megatron_layout(const File& data, const File& index);
 

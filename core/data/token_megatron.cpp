@@ -51,10 +51,11 @@ TokenLayout layout_of_code(uint8_t code, const std::string& where) {
       return {.token_bytes = 2};
     case 6:
     case 7:
-      throw Error(Status::failed,
-                  fmt::format("dtype code {} of the index is {}: floats are no tokens", code,
-                              code == 6 ? "float64" : "float32"),
-                  where, kHint);
+      throw Error(
+          Status::failed,
+          fmt::format("dtype code {} of the index stands for floating-point numbers, which are no tokens",
+                      code),
+          where, kHint);
     default:
       throw Error(Status::failed,
                   fmt::format("dtype code {} of the index is unknown; integers are 1 to 5 and 8", code),

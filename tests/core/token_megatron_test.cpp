@@ -95,8 +95,9 @@ TEST(TokensMegatron, HeadersThatAreNotReadAreRefused) {
   index.version = 2;
   corpus.write(index, data);
   corpus.expect_refused({"version 2 of the Megatron index; 1 is read", "corpus.idx"});
-  for (const auto& [code, said] : {std::pair(6, "float64"), std::pair(7, "float32"), std::pair(0, "unknown"),
-                                   std::pair(9, "unknown"), std::pair(255, "code 255")}) {
+  for (const auto& [code, said] :
+       {std::pair(6, "floating-point"), std::pair(7, "floating-point"), std::pair(0, "unknown"),
+        std::pair(9, "unknown"), std::pair(255, "code 255")}) {
     corpus.write(MegatronIndex::of({2}, static_cast<uint8_t>(code), 2), data);
     corpus.expect_refused({"dtype code", said, "corpus.idx"});
   }
