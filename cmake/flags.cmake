@@ -4,14 +4,15 @@
 add_library(tandem_flags INTERFACE)
 target_include_directories(tandem_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(tandem_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-restrict -ffp-contract=off -fno-fast-math>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -ffp-contract=off -fno-fast-math>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # NDEBUG stays off: ASSERT holds in all builds
 endif()
 if(TANDEM_SANITIZE)
   # -Wno-maybe-uninitialized: false under sanitizers, in std::regex for one (g++'s bug 105562).
   target_compile_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized)
+    -fno-sanitize-recover=all -g1 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE})
 endif()
 

@@ -45,6 +45,11 @@ void choose_device(const Config::Device& device, const std::string& where, Machi
         "\"auto\" or \"host\"");
 }
 
+std::vector<std::string> token_files(std::vector<std::string> paths) {
+  for (std::string& path : paths) path = token_path(path);
+  return paths;
+}
+
 /// The paths that the config names under a key; none if it names none.
 std::vector<std::string> paths_under(const Config& config, std::string_view key) {
   const auto one = [](const std::optional<std::string>& path) {
@@ -52,8 +57,8 @@ std::vector<std::string> paths_under(const Config& config, std::string_view key)
   };
   if (key == "model.path") return one(config.model.path);
   if (key == "model.tokenizer") return one(config.model.tokenizer);
-  if (key == "data.train") return config.data.train;
-  if (key == "data.eval") return config.data.eval;
+  if (key == "data.train") return token_files(config.data.train);
+  if (key == "data.eval") return token_files(config.data.eval);
   ASSERT(key == "model.config", "no path under {}", key);
   const std::string* path = config.model.config.string();
   return path ? std::vector<std::string>{*path} : std::vector<std::string>{};
@@ -178,6 +183,8 @@ DataSets open_data(const Config& config, const Arch& arch) {
   data.train_range = parts.train;
   if (!data.eval) data.eval_range = parts.eval;
   limit_evaluation(config, data);
+  check_targets(*data.train, data.train_range);
+  if (data.eval_range.count > 0) check_targets(data.eval_set(), data.eval_range);
   return data;
 }
 

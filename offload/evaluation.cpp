@@ -104,6 +104,7 @@ EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSourc
                           const SampleSet& set, SampleRange range, int64_t batch, const Machine& machine,
                           Device& device) {
   const int64_t length = set.sequence_length();
+  check_targets(set, range);
   check_evaluation_fits({arch, table, batch, machine}, dtype, length);
   const EvalBytes bytes = eval_bytes(arch, table, dtype, batch, length);
   const Buffer weight_memory = device.allocate(bytes.weights, "weights");
@@ -117,6 +118,7 @@ EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSourc
   FixedWeights source(upload_weights(table, weights, dtype, weight_memory, machine, device, *stream),
                       Fence{});
 
+  EvalResult result;
   const auto begin = std::chrono::steady_clock::now();
   const DataLoader loader(set, range, std::nullopt);
   const Tensor loss = loss_memory.tensor(DType::f64, {1}),
@@ -128,6 +130,7 @@ EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSourc
     const Tensor on_device = batch_memory.tensor(DType::i32, {2, rows, length});
     const auto half = [&](Tensor both, int64_t i) { return both.rows(i, 1).view({rows, length}); };
     loader.fill(k, half(staged, 0), half(staged, 1));
+    result.tokens += trained_targets({half(staged, 1).data<int32_t>(), static_cast<size_t>(rows * length)});
     stream->copy(on_device, staged);
     model.evaluate({half(on_device, 0), half(on_device, 1)}, 0, source, arena, *stream, loss);
     stream->record().wait();  // the staging memory is written again
@@ -135,9 +138,7 @@ EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSourc
   stream->copy(landed, loss);
   stream->record().wait();
 
-  EvalResult result;
   result.sequences = static_cast<int64_t>(range.count);
-  result.tokens = result.sequences * length;
   result.sequence_length = length;
   result.loss = device.read(Scalar{landed}) / static_cast<double>(result.tokens);
   result.dtype = dtype;

@@ -9,8 +9,9 @@
 namespace tandem {
 
 struct EvalResult {
-  double loss = 0;  ///< mean over the tokens, in nats
-  int64_t tokens = 0, sequences = 0, sequence_length = 0;
+  double loss = 0;     ///< mean over the tokens, in nats
+  int64_t tokens = 0;  ///< that are targets: all but those that a mask takes out
+  int64_t sequences = 0, sequence_length = 0;
   DType dtype = DType::f32;
   double seconds = 0;
 };

@@ -195,10 +195,10 @@ std::vector<std::string> check_differences(const RunFolder& folder, const Config
   return notes;
 }
 
-std::vector<DataFile> data_files(const Config& config, const DataSets& data) {
+std::vector<DataFile> data_files(const DataSets& data) {
   std::vector<DataFile> files;
-  for (size_t i = 0; i < config.data.train.size(); ++i)
-    files.push_back({config.data.train[i], identity_of(data.train->files()[i].file())});
+  for (const TokenFile& tokens : data.train->files())
+    for (const File& file : tokens.files()) files.push_back({file.path(), identity_of(file)});
   return files;
 }
 

@@ -30,6 +30,7 @@ std::vector<std::string> check_differences(const RunFolder& folder, const Config
                                            const std::vector<std::string>& sets, const Checkpoint& checkpoint,
                                            const std::vector<DataFile>& data);
 
-std::vector<DataFile> data_files(const Config& config, const DataSets& data);
+/// What the training tokens are read from, Megatron's indexes included.
+std::vector<DataFile> data_files(const DataSets& data);
 
 }  // namespace tandem

@@ -91,7 +91,7 @@ class Run {
     std::error_code ignored;
     if (options_.resume && fs::exists(folder_.lock(), ignored)) lock_.emplace(folder_.lock());
     choice_ = choose_checkpoint(folder_, options_.resume);
-    data_files_ = data_files(config_, data_);
+    data_files_ = data_files(data_);
     if (!choice_.checkpoint) return;
     for (std::string& note :
          check_differences(folder_, config_, model_.arch, options_.sets, *choice_.checkpoint, data_files_))
@@ -301,7 +301,7 @@ class Run {
       loader.fill(k, Tensor(tokens.data(), DType::i32, {rows, setup_.length}),
                   Tensor(targets.data(), DType::i32, {rows, setup_.length}));
       loss += trainer_->evaluate({tokens, targets});
-      count += rows * setup_.length;
+      count += trained_targets(targets);
     }
     report_evaluation(loss / static_cast<double>(count), count, version);
     return true;

@@ -23,13 +23,25 @@ SampleSet::SampleSet(std::vector<TokenFile> files, int64_t sequence_length)
   }
 }
 
-void SampleSet::read(uint64_t sample, std::span<int32_t> window) const {
+std::pair<const TokenFile*, uint64_t> SampleSet::place_of(uint64_t sample) const {
   ASSERT(sample < size(), "sample {} of {}", sample, size());
-  ASSERT(window.size() == static_cast<size_t>(sequence_length_) + 1, "window of {} for sequence length {}",
-         window.size(), sequence_length_);
   const auto next = std::upper_bound(first_sample_.begin(), first_sample_.end(), sample);
   const auto file = static_cast<size_t>(next - first_sample_.begin() - 1);
-  files_[file].read((sample - first_sample_[file]) * static_cast<uint64_t>(sequence_length_), window);
+  return {&files_[file], (sample - first_sample_[file]) * static_cast<uint64_t>(sequence_length_)};
+}
+
+void SampleSet::read(uint64_t sample, std::span<int32_t> window) const {
+  ASSERT(window.size() == static_cast<size_t>(sequence_length_) + 1, "window of {} for sequence length {}",
+         window.size(), sequence_length_);
+  const auto [file, first] = place_of(sample);
+  file->read(first, window);
+}
+
+void SampleSet::mask(uint64_t sample, std::span<int32_t> targets) const {
+  ASSERT(targets.size() == static_cast<size_t>(sequence_length_), "{} targets for sequence length {}",
+         targets.size(), sequence_length_);
+  const auto [file, first] = place_of(sample);
+  file->mask(first + 1, targets);
 }
 
 DataSplit split(const SampleSet& set, double eval_split) {
@@ -41,6 +53,23 @@ DataSplit split(const SampleSet& set, double eval_split) {
         fmt::format("data.eval_split {} of {} sample(s) leaves none to train on", eval_split, set.size()),
         printable(set.files().front().file().path()), "use more data or a smaller data.sequence_length");
   return {{0, set.size() - eval}, {set.size() - eval, eval}};
+}
+
+int64_t trained_targets(std::span<const int32_t> targets) {
+  return std::ranges::count_if(targets, [](int32_t target) { return target != kNotTrained; });
+}
+
+void check_targets(const SampleSet& set, SampleRange range) {
+  std::vector<int32_t> targets(static_cast<size_t>(set.sequence_length()));
+  for (uint64_t sample = range.begin; sample < range.begin + range.count; ++sample) {
+    set.mask(sample, targets);
+    if (trained_targets(targets) > 0) return;
+    std::ranges::fill(targets, 0);
+  }
+  throw Error(Status::failed,
+              fmt::format("the masks take every target of {} sample(s) out of training", range.count),
+              printable(set.files().front().file().path()),
+              "use more data, or write the file with a mask that leaves something to train on");
 }
 
 DataLoader::DataLoader(const SampleSet& set, SampleRange range, std::optional<uint64_t> shuffle_seed)
@@ -61,9 +90,11 @@ void DataLoader::fill(uint64_t k, Tensor tokens, Tensor targets) const {
   const auto length = static_cast<size_t>(set_.sequence_length());
   std::vector<int32_t> window(length + 1);
   for (int64_t b = 0; b < tokens.dim(0); ++b) {
-    set_.read(sample_at(k + static_cast<uint64_t>(b)), window);
+    const uint64_t sample = sample_at(k + static_cast<uint64_t>(b));
+    set_.read(sample, window);
     std::memcpy(tokens.rows(b, 1).data<int32_t>(), window.data(), length * sizeof(int32_t));
     std::memcpy(targets.rows(b, 1).data<int32_t>(), window.data() + 1, length * sizeof(int32_t));
+    set_.mask(sample, std::span(targets.rows(b, 1).data<int32_t>(), length));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/tensor.h"
@@ -20,8 +21,13 @@ class SampleSet {
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
   /// Fills window, [sequence_length + 1].
   void read(uint64_t sample, std::span<int32_t> window) const;
+  /// Sets those of a sample's targets, [sequence_length], to kNotTrained that its file's mask takes out of
+  /// training.
+  void mask(uint64_t sample, std::span<int32_t> targets) const;
 
  private:
+  /// A file, and the number of the sample's first token in it.
+  [[nodiscard]] std::pair<const TokenFile*, uint64_t> place_of(uint64_t sample) const;
   std::vector<TokenFile> files_;
   int64_t sequence_length_;
   std::vector<uint64_t> first_sample_;  ///< per file, then the number of all samples
@@ -42,6 +48,13 @@ struct DataSplit {
 /// on.
 DataSplit split(const SampleSet& set, double eval_split);
 
+/// How many of the targets are trained.
+int64_t trained_targets(std::span<const int32_t> targets);
+
+/// Error(failed) where masks take every target of the samples out of training. Reads masks up to the first
+/// target.
+void check_targets(const SampleSet& set, SampleRange range);
+
 /// The order of a run's samples. Sample k of the run is position k mod S of epoch k div S (S = samples per
 /// epoch) in that epoch's permutation (see permutation.h), or in file order without shuffling. It has no
 /// state: the cursor is k itself, so a resumed run continues with the number that it stored.
@@ -53,7 +66,7 @@ class DataLoader {
   /// The number in the set of sample k of the run.
   [[nodiscard]] uint64_t sample_at(uint64_t k) const;
   /// Samples k, k + 1, ... of the run, as many as the tensors have rows: tokens and targets, both [B, T]
-  /// int32 in host memory; targets[b, t] is the token that follows tokens[b, t].
+  /// int32 in host memory; targets[b, t] is the token that follows tokens[b, t], or kNotTrained.
   void fill(uint64_t k, Tensor tokens, Tensor targets) const;
 
  private:

@@ -1,11 +1,12 @@
 #include "core/data/token_file.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <filesystem>
 #include <vector>
+
+#include "core/data/token_open.h"
 
 namespace tandem {
 
@@ -14,178 +15,133 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "token files are little-endian and read as they are");
 
-constexpr uint64_t kHeaderBytes = 1024;
-constexpr int32_t kGpt2Magic = 20240520, kLlama3Magic = 20240801;
-constexpr std::string_view kLlmqMagic = "BIN.TOK\n", kMegatronIndexMagic = "MMIDIDX";
+struct FormatName {
+  std::string_view name;
+  TokenFormat format;
+};
+constexpr FormatName kFormats[] = {
+    {"auto", TokenFormat::automatic},    {"llmc", TokenFormat::llmc}, {"nanogpt", TokenFormat::nanogpt},
+    {"megatron", TokenFormat::megatron}, {"llmq", TokenFormat::llmq}, {"bytes", TokenFormat::bytes},
+};
 
-/// The first 1024 bytes, zeros where the file is shorter.
-std::array<int32_t, 256> header_of(const File& file) {
-  std::array<int32_t, 256> header{};
-  const auto bytes = std::as_writable_bytes(std::span(header));
-  file.read(0, bytes.first(std::min<uint64_t>(bytes.size(), file.size())));
-  return header;
+/// Bare uint16 from the first byte to the last.
+TokenLayout nanogpt_layout(const File& file) {
+  CHECK(file.size() < kTokenHeaderBytes || !(is_llmc(file) || is_llmq(file)), Status::failed,
+        fmt::format("the file was named nanogpt, but is {}", token_file_kind(file)), printable(file.path()),
+        "set data.format (eval: --format) to \"auto\"");
+  CHECK(file.size() % 2 == 0, Status::failed,
+        fmt::format("{} bytes are no whole number of uint16 tokens", file.size()), printable(file.path()),
+        "the file is cut off, or not a nanoGPT file");
+  return {.token_bytes = 2, .count = file.size() / 2};
 }
 
-bool is_token_magic(int32_t magic) { return magic == kGpt2Magic || magic == kLlama3Magic; }
-
-/// What another file of llm.c's family is, by its first number; "" if it is none.
-std::string_view llmc_kind(int32_t magic) {
-  switch (magic) {
-    case 20240326:
-    case 20240803:
-      return "a model file of llm.c";
-    case 20240327:
-      return "a debug state of llm.c";
-    case 20240522:
-      return "a multiple-choice evaluation file of llm.c";
-    case 20240527:
-      return "an optimizer state of llm.c";
-    case 20240328:
-      return "a tokenizer file of llm.c";
-    default:
-      return "";
+TokenLayout layout_of(const std::vector<File>& files, TokenFormat format) {
+  const File& file = files.front();
+  switch (format) {
+    case TokenFormat::llmc:
+      return llmc_layout(file);
+    case TokenFormat::llmq:
+      return llmq_layout(file);
+    case TokenFormat::megatron:
+      return megatron_layout(file, files.back());
+    case TokenFormat::bytes:
+      return {.token_bytes = 1, .count = file.size()};
+    case TokenFormat::nanogpt:
+      return nanogpt_layout(file);
+    case TokenFormat::automatic:
+      break;
   }
+  ASSERT(false, "token format {} was not resolved", static_cast<int>(format));
 }
 
-/// A file that holds tokens, but in a layout that is not read yet, or no tokens at all; "" if nothing is
-/// recognised.
-std::string refused_kind(const File& file, const std::array<int32_t, 256>& header) {
-  const std::string_view text(reinterpret_cast<const char*>(header.data()), kHeaderBytes);
-  if (text.starts_with(kLlmqMagic)) return "an llmq token file (not read yet)";
-  if (text.starts_with(kMegatronIndexMagic)) return "a Megatron index (.idx; not read yet)";
-  const std::filesystem::path path(file.path());
-  std::error_code ignored;
-  if (path.extension() == ".bin" &&
-      std::filesystem::exists(std::filesystem::path(path).replace_extension(".idx"), ignored))
-    return "the .bin beside a Megatron index (not read yet)";
-  if (const std::string_view kind = llmc_kind(header[0]); !kind.empty()) return std::string(kind);
-  return mistaken_kind(file);
-}
-
-constexpr const char* kRetokenise =
-    "write tokens as llm.c (header, uint16 or uint32) or nanoGPT (bare uint16) does";
-
-TokenFormat recognised(const File& file) {
-  const auto header = header_of(file);
-  if (file.size() >= 4 && is_token_magic(header[0])) return TokenFormat::llmc;
-  const std::string kind = refused_kind(file, header);
-  CHECK(kind.empty(), Status::failed, fmt::format("no tokens to read: the file is {}", kind),
-        printable(file.path()), kRetokenise);
-  throw Error(Status::failed, "the file does not say how its tokens are stored (no known magic number)",
-              printable(file.path()),
-              "set data.format to \"nanogpt\" (bare uint16) or \"bytes\"; eval --data: --format");
-}
-
-uint32_t token_at(const std::byte* bytes, uint64_t token_bytes) {
-  uint32_t token = 0;
-  std::memcpy(&token, bytes, token_bytes);
-  return token;
+int64_t token_at(const std::byte* bytes, const TokenLayout& layout) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes, layout.token_bytes);
+  const uint32_t above = 64 - 8 * layout.token_bytes;
+  return layout.is_signed ? static_cast<int64_t>(bits << above) >> above : static_cast<int64_t>(bits);
 }
 
 }  // namespace
 
 TokenFormat token_format(std::string_view name, const std::string& where) {
-  if (name == "auto") return TokenFormat::automatic;
-  if (name == "llmc") return TokenFormat::llmc;
-  if (name == "nanogpt") return TokenFormat::nanogpt;
-  if (name == "bytes") return TokenFormat::bytes;
-  const bool later = name == "megatron" || name == "llmq";
-  throw Error(Status::usage,
-              fmt::format("token format \"{}\" is {}", printable(name), later ? "not read yet" : "unknown"),
-              where, "\"auto\", \"llmc\", \"nanogpt\" or \"bytes\"");
+  std::string known;
+  for (const FormatName& entry : kFormats) {
+    if (entry.name == name) return entry.format;
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", entry.name);
+  }
+  throw Error(Status::usage, fmt::format("token format \"{}\" is unknown", printable(name)), where,
+              "one of " + known);
 }
 
-TokenFile::TokenFile(std::string path, TokenFormat format, int64_t vocab)
-    : file_(std::move(path)), vocab_(vocab) {
+std::string token_path(const std::string& path) {
+  std::error_code ignored;
+  const std::string index = path + ".idx";
+  return !std::filesystem::exists(path, ignored) && std::filesystem::exists(index, ignored) ? index : path;
+}
+
+TokenFile::TokenFile(const std::string& path, TokenFormat format, int64_t vocab) : vocab_(vocab) {
   ASSERT(vocab >= 1, "vocab {}", vocab);
-  CHECK(file_.size() > 0, Status::failed, "the file is empty", printable(file_.path()),
-        "check how it was written");
-  if (format == TokenFormat::automatic) format = recognised(file_);
-  if (format == TokenFormat::llmc) {
-    open_llmc();
-  } else if (format == TokenFormat::bytes) {
-    open_bare(1);
-  } else {
-    CHECK(file_.size() < kHeaderBytes || !is_token_magic(header_of(file_)[0]), Status::failed,
-          "the file was named nanogpt, but begins with the header of an llm.c token file",
-          printable(file_.path()), "set data.format to \"llmc\" or \"auto\"");
-    open_bare(2);
-  }
-}
-
-void TokenFile::open_bare(uint64_t token_bytes) {
-  CHECK(file_.size() % token_bytes == 0, Status::failed,
-        fmt::format("{} bytes are no whole number of uint16 tokens", file_.size()), printable(file_.path()),
-        "the file is cut off, or not a nanoGPT file");
-  token_bytes_ = token_bytes;
-  tokens_ = file_.size() / token_bytes;
-  check_vocab();
-}
-
-void TokenFile::open_llmc() {
-  const auto header = header_of(file_);
-  const std::string where = printable(file_.path());
-  if (!is_token_magic(header[0])) {
-    const std::string kind = refused_kind(file_, header);
-    throw Error(Status::failed,
-                kind.empty() ? fmt::format("no llm.c token file: it begins with {}, not {} or {}", header[0],
-                                           kGpt2Magic, kLlama3Magic)
-                             : fmt::format("no llm.c token file, but {}", kind),
-                where, kRetokenise);
-  }
-  CHECK(
-      file_.size() >= kHeaderBytes, Status::failed,
-      fmt::format("{} bytes, but the header of an llm.c token file alone has {}", file_.size(), kHeaderBytes),
-      where, "the file is cut off: copy it again");
-  const bool gpt2 = header[0] == kGpt2Magic;
-  const int32_t version = gpt2 ? 1 : 7;
-  CHECK(header[1] == version, Status::failed,
-        fmt::format("version {} of the llm.c token format; magic {} goes with version {}", header[1],
-                    header[0], version),
-        where, "write the file with a current llm.c data script");
-  CHECK(header[2] >= 0, Status::failed,
-        fmt::format("the header counts {} tokens (32 bits hold at most 2147483647)", header[2]), where,
-        "split the tokens into several files");
-  begin_ = kHeaderBytes;
-  token_bytes_ = gpt2 ? 2 : 4;
-  tokens_ = static_cast<uint64_t>(header[2]);
-  const uint64_t expected = kHeaderBytes + tokens_ * token_bytes_;
-  CHECK(file_.size() == expected, Status::failed,
-        fmt::format("the header counts {} tokens of {} bytes, so the file should have {} bytes, but has {}",
-                    tokens_, token_bytes_, expected, file_.size()),
-        where, file_.size() < expected ? "the file is cut off: copy it again" : "write the file again");
+  TokenFiles found = open_token_files(path, format);
+  files_ = std::move(found.files);
+  layout_ = layout_of(files_, found.format);
   check_vocab();
 }
 
 void TokenFile::check_vocab() const {
-  CHECK(token_bytes_ != 2 || vocab_ <= 65536, Status::failed,
-        fmt::format("the file stores tokens as uint16, but the model's vocabulary has {} (above 65536)",
+  const auto vocab = static_cast<uint64_t>(vocab_);
+  CHECK(layout_.vocab <= vocab, Status::failed,
+        fmt::format("the file's tokens are of a vocabulary of {}, larger than the model's {}", layout_.vocab,
                     vocab_),
-        printable(file_.path()), "write the tokens as uint32 (llm.c's Llama 3 layout)");
+        printable(file().path()), "tokenise with this model's tokenizer");
+  // Writers wrap larger ids silently. One byte per token is no sign of that: such tokens are bytes.
+  const uint64_t most = layout_.is_signed ? 32768 : 65536;
+  CHECK(layout_.token_bytes != 2 || vocab <= most, Status::failed,
+        fmt::format("the file stores tokens as {}int16, but the model's vocabulary has {} (above {})",
+                    layout_.is_signed ? "" : "u", vocab_, most),
+        printable(file().path()),
+        "write the tokens with 4 bytes each (llm.c's Llama 3 layout, Megatron's int32)");
 }
 
 void TokenFile::read(uint64_t first, std::span<int32_t> out) const {
-  ASSERT(first <= tokens_ && out.size() <= tokens_ - first, "tokens {}+{} of {}", first, out.size(), tokens_);
-  std::vector<std::byte> raw(out.size() * token_bytes_);
-  const uint64_t begin = begin_ + first * token_bytes_;
-  file_.read(begin, raw);
+  ASSERT(first <= tokens() && out.size() <= tokens() - first, "tokens {}+{} of {}", first, out.size(),
+         tokens());
+  std::vector<std::byte> raw(out.size() * layout_.token_bytes);
+  const uint64_t begin = layout_.begin + first * layout_.token_bytes;
+  file().read(begin, raw);
   for (size_t i = 0; i < out.size(); ++i) {
-    const uint32_t token = token_at(&raw[i * token_bytes_], token_bytes_);
-    CHECK(token < static_cast<uint64_t>(vocab_), Status::failed,
-          fmt::format("token {} at byte {} (token number {}) is not below the model's vocabulary of {}",
-                      token, begin + i * token_bytes_, first + i, vocab_),
-          printable(file_.path()), "tokenise with this model's tokenizer, or check data.format");
+    const int64_t token = token_at(&raw[i * layout_.token_bytes], layout_);
+    CHECK(token >= 0 && token < vocab_, Status::failed,
+          fmt::format("token {} at byte {} (token number {}) is {}", token, begin + i * layout_.token_bytes,
+                      first + i,
+                      token < 0 ? std::string("negative")
+                                : fmt::format("not below the model's vocabulary of {}", vocab_)),
+          printable(file().path()), "tokenise with this model's tokenizer, or check data.format");
     out[i] = static_cast<int32_t>(token);
+  }
+}
+
+void TokenFile::mask(uint64_t first, std::span<int32_t> targets) const {
+  ASSERT(first <= tokens() && targets.size() <= tokens() - first, "tokens {}+{} of {}", first, targets.size(),
+         tokens());
+  if (!layout_.mask_begin || targets.empty()) return;
+  const uint64_t begin = first / 8, end = (first + targets.size() + 7) / 8;
+  std::vector<std::byte> bits(end - begin);
+  file().read(*layout_.mask_begin + begin, bits);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const uint64_t bit = first % 8 + i;
+    if ((bits[bit / 8] >> (bit % 8) & std::byte{1}) == std::byte{0}) targets[i] = kNotTrained;
   }
 }
 
 void TokenFile::check_tokens(uint64_t bytes) const {
   constexpr uint64_t kAtOnce = 1 << 18;
-  if (static_cast<uint64_t>(vocab_) >> (8 * token_bytes_) != 0) return;
-  const uint64_t count = std::min(tokens_, bytes / token_bytes_);
-  std::vector<int32_t> tokens(std::min(count, kAtOnce));
-  for (uint64_t first = 0; first < count; first += tokens.size())
-    read(first, std::span(tokens).first(std::min<uint64_t>(tokens.size(), count - first)));
+  const bool all_fit = !layout_.is_signed && layout_.token_bytes < 8 &&
+                       static_cast<uint64_t>(vocab_) >> (8 * layout_.token_bytes) != 0;
+  if (all_fit) return;
+  const uint64_t count = std::min(tokens(), bytes / layout_.token_bytes);
+  std::vector<int32_t> read_at_once(std::min(count, kAtOnce));
+  for (uint64_t first = 0; first < count; first += read_at_once.size())
+    read(first, std::span(read_at_once).first(std::min<uint64_t>(read_at_once.size(), count - first)));
 }
 
 FileSum identity_of(const File& file) {

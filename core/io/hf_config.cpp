@@ -251,6 +251,13 @@ size_t offset_of(std::string_view text, json::Position at) {
   return offset;
 }
 
+/// Byte offset behind the string that begins at `begin`, in a text that was parsed.
+size_t end_of_string(std::string_view text, size_t begin) {
+  size_t end = begin + 1;
+  while (text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+  return end + 1;
+}
+
 Arch read_config(const Node& config) {
   const Family& family = family_of(config);
   check_architecture(config, family);
@@ -315,7 +322,7 @@ std::string with_stored_dtype(std::string text, const json::Document& document, 
   }
   std::ranges::sort(places, std::greater<>());  // from the back, so that earlier places stay
   for (const size_t begin : places) {
-    const size_t end = text.find('"', begin + 1) + 1;  // names of dtypes hold no escapes
+    const size_t end = end_of_string(text, begin);
     text.replace(begin, end - begin, fmt::format("\"{}\"", name_of(dtype)));
   }
   return text;

@@ -19,6 +19,12 @@ std::optional<int64_t> whole(const Value& value) {
 
 }  // namespace
 
+Value::Value() = default;
+Value::Value(std::nullptr_t) {}
+Value::Value(double value) : data_(value) {}
+Value::Value(std::string value) : data_(std::move(value)) {}
+Value::Value(std::string_view value) : data_(std::string(value)) {}
+Value::Value(const char* value) : data_(std::string(value)) {}
 Value::Value(Array value) : data_(std::move(value)) {}
 Value::Value(Object value) : data_(std::move(value)) {}
 
@@ -91,6 +97,9 @@ void Value::push(Value value) {
   array()->push_back(std::move(value));
 }
 
+// Needed by the variant's equality of objects, which operator== below never reaches.
+bool operator==(const Member& a, const Member& b) { return a.key == b.key && a.value == b.value; }
+
 bool operator==(const Value& a, const Value& b) {
   const Object* left = a.object();
   const Object* right = b.object();
@@ -100,9 +109,6 @@ bool operator==(const Value& a, const Value& b) {
            return other && member.value == *other;
          });
 }
-
-// Needed by the variant's equality of objects, which operator== above never reaches.
-bool operator==(const Member& a, const Member& b) { return a.key == b.key && a.value == b.value; }
 
 std::string describe(const Value& value) {
   switch (value.kind()) {

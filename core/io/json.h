@@ -41,21 +41,17 @@ using Object = std::vector<Member>;  ///< in the order of the text
 /// One JSON value. Equality ignores places and the order of keys; 1 and 1.0 differ.
 class Value {
  public:
-  Value() = default;  ///< null
-  Value(std::nullptr_t) {}
+  // Without bodies: clang would want Member to be complete here.
+  Value();  ///< null
+  Value(std::nullptr_t);
   template <std::same_as<bool> T>
   Value(T value) : data_(value) {}
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Value(T value) {
-    if (value < 0)
-      data_ = static_cast<int64_t>(value);
-    else
-      data_ = static_cast<uint64_t>(value);
-  }
-  Value(double value) : data_(value) {}
-  Value(std::string value) : data_(std::move(value)) {}
-  Value(std::string_view value) : data_(std::string(value)) {}
-  Value(const char* value) : data_(std::string(value)) {}
+  requires(!std::same_as<T, bool>) Value(T value);
+  Value(double value);
+  Value(std::string value);
+  Value(std::string_view value);
+  Value(const char* value);
   Value(Array value);
   Value(Object value);
 
@@ -101,6 +97,14 @@ struct Member {
   Value value;
   Position at = {};  ///< of the key
 };
+
+template <std::integral T>
+requires(!std::same_as<T, bool>) Value::Value(T value) {
+  if (value < 0)
+    data_ = static_cast<int64_t>(value);
+  else
+    data_ = static_cast<uint64_t>(value);
+}
 
 /// The value for an error message: scalars as JSON, cut at 200 characters; "an array", "an object".
 std::string describe(const Value& value);

@@ -282,10 +282,10 @@ std::vector<Field> model_and_data_fields() {
        .slot = MEMBER(data.eval_split),
        .meaning = "last share of data.train that is kept for evaluation; not with data.eval"},
       {.key = "data.format", .kind = Kind::choice, .fallback = "\"auto\"",
-       .choices = {"auto", "llmc", "nanogpt", "bytes"}, .later_choices = {"megatron", "llmq"},
+       .choices = {"auto", "llmc", "nanogpt", "megatron", "llmq", "bytes"},
        .slot = MEMBER(data.format),
-       .meaning = "auto: by the file's magic; a file without one must be named; bytes: each byte is a token "
-                  "(vocab 256)"},
+       .meaning = "auto: by the file's magic; a file without one must be named; megatron: the path of the "
+                  ".bin, the .idx or both without suffix; bytes: each byte is a token (vocab 256)"},
       {.key = "data.sequence_length", .kind = Kind::integer, .range = at_least(1), .required = true,
        .slot = MEMBER(data.sequence_length),
        .meaning = "tokens per sequence, at most the model's positions"},

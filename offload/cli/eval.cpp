@@ -54,7 +54,8 @@ class Eval : public Command {
     app.add_option("--checkpoint", checkpoint_,
                    "With CONFIG: a checkpoint's path, or \"latest\" of its run folder");
     app.add_option("--data", data_path_, "A token file, in place of the config's evaluation data");
-    app.add_option("--format", format_, "Of --data: auto (the default), llmc, nanogpt or bytes");
+    app.add_option("--format", format_,
+                   "Of --data: auto (the default), llmc, nanogpt, megatron, llmq or bytes");
     app.add_option("--sequence-length", length_, "Tokens of a sequence")
         ->type_name("N")
         ->check(whole_number_from_1());

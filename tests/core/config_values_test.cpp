@@ -85,6 +85,8 @@ TEST(ConfigValues, EveryEnumeratorHasItsName) {
   EXPECT_EQ(with({"activation_checkpointing.policy=keep"}).activation_policy, Config::ActivationPolicy::keep);
   EXPECT_EQ(with({"data.format=llmc"}).data.format, TokenFormat::llmc);
   EXPECT_EQ(with({"data.format=nanogpt"}).data.format, TokenFormat::nanogpt);
+  EXPECT_EQ(with({"data.format=megatron"}).data.format, TokenFormat::megatron);
+  EXPECT_EQ(with({"data.format=llmq"}).data.format, TokenFormat::llmq);
   EXPECT_EQ(with({"data.format=bytes"}).data.format, TokenFormat::bytes);
   const Config c = with({"zero_optimization.offload_optimizer.schedule=delayed",
                          "zero_optimization.offload_optimizer.correction=none"});
@@ -205,8 +207,6 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
       {"model.freeze=[]", ""},
       {"model.freeze=[\"*norm*\"]", ""},
       {"data.train=[{\"path\": \"a\", \"weight\": 1}]", "weights of data files are not supported yet"},
-      {"data.format=megatron", "\"megatron\" is not supported yet"},
-      {"data.format=llmq", "\"llmq\" is not supported yet"},
       {"data.packing=documents", "\"documents\" is not supported yet"},
       {"data.packing=stream", ""},
       {"train.watchdog_seconds=0", ""},

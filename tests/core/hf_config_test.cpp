@@ -324,6 +324,8 @@ TEST(Checkpoint, ConfigKeepsEveryByteButAFalseDtype) {
   for (const char* same : {"{\"torch_dtype\":\"bfloat16\"}", "{\"dtype\" : \"torch.bfloat16\"}",
                            "{\"torch_dtype\":null}", "{}", "{\"text\":{\"torch_dtype\":\"float32\"}}"})
     EXPECT_EQ(stored(same, DType::bf16), same);
+  EXPECT_EQ(stored(R"({"torch_dtype": "a\"b\\", "dtype":"\u00e9"})", DType::f16),
+            R"({"torch_dtype": "float16", "dtype":"float16"})");
 }
 
 }  // namespace

@@ -2,37 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <numeric>
 #include <vector>
 
 #include "tests/core/expect_error.h"
-#include "tests/core/temporary_folder.h"
+#include "tests/core/token_bytes.h"
 
 namespace tandem {
 namespace {
 
 constexpr auto kAuto = TokenFormat::automatic;
-
-template <class Word>
-std::string words(const std::vector<uint32_t>& tokens) {
-  std::string bytes;
-  for (const uint32_t token : tokens) bytes += bytes_of(static_cast<Word>(token));
-  return bytes;
-}
-
-/// llm.c's header: magic, version, count, zeros to 1024 bytes.
-std::string llmc_header(int32_t magic, int32_t version, int32_t count) {
-  std::string bytes = bytes_of(magic) + bytes_of(version) + bytes_of(count);
-  bytes.resize(1024, '\0');
-  return bytes;
-}
-
-std::vector<int32_t> read_all(const TokenFile& file) {
-  std::vector<int32_t> tokens(file.tokens());
-  file.read(0, tokens);
-  return tokens;
-}
 
 TEST(Tokens, ReadsLlmcOfGpt2AndLlama3ByMagic) {
   const TemporaryFolder folder;
@@ -108,20 +86,17 @@ TEST(Tokens, WhatIsNoTokenFileIsCalledByItsName) {
   const auto opened = [&](const std::string& bytes, const char* said) {
     expect_error(Status::failed, {said}, [&] { TokenFile(folder.write("data", bytes), kAuto, 100); });
   };
-  opened("BIN.TOK\n" + std::string(1024, '\0'), "llmq");
-  opened(std::string("MMIDIDX\0\0", 9), "Megatron index");
   opened(bytes_of(int32_t{20240326}) + std::string(1020, '\0'), "a model file of llm.c");
   opened(bytes_of(int32_t{20240522}) + std::string(1020, '\0'), "evaluation file of llm.c");
   opened("version https://git-lfs.github.com/spec/v1\n", "git-lfs pointer");
   opened("<!DOCTYPE html><html>", "HTML page");
   opened("\x1f\x8b\x08 compressed", "gzip");
   opened("plain words without any magic", "set data.format to \"nanogpt\"");
-  folder.write("corpus.idx", "x");
-  expect_error(Status::failed, {"beside a Megatron index"},
-               [&] { TokenFile(folder.write("corpus.bin", "abcd"), kAuto, 100); });
-  expect_error(Status::failed, {"named nanogpt", "header of an llm.c token file"}, [&] {
-    TokenFile(folder.write("data", llmc_header(20240520, 1, 0)), TokenFormat::nanogpt, 100);
-  });
+  for (const std::string& bytes : {llmc_header(20240520, 1, 0), LlmqHeader{}.bytes()})
+    expect_error(Status::failed, {"named nanogpt, but is a token file of llm", "\"auto\""},
+                 [&] { TokenFile(folder.write("data", bytes), TokenFormat::nanogpt, 100); });
+  expect_error(Status::failed, {"no llm.c token file, but a token file of llmq"},
+               [&] { TokenFile(folder.write("data", LlmqHeader{}.bytes()), TokenFormat::llmc, 100); });
   expect_error(Status::failed, {"begins with 1684234849, not 20240520 or 20240801"},
                [&] { TokenFile(folder.write("data", "abcd"), TokenFormat::llmc, 100); });
 }
@@ -140,31 +115,12 @@ TEST(Tokens, FormatNames) {
   EXPECT_EQ(token_format("auto", "k"), kAuto);
   EXPECT_EQ(token_format("llmc", "k"), TokenFormat::llmc);
   EXPECT_EQ(token_format("nanogpt", "k"), TokenFormat::nanogpt);
+  EXPECT_EQ(token_format("megatron", "k"), TokenFormat::megatron);
+  EXPECT_EQ(token_format("llmq", "k"), TokenFormat::llmq);
   EXPECT_EQ(token_format("bytes", "k"), TokenFormat::bytes);
-  expect_error(Status::usage, {"\"megatron\" is not read yet"},
-               [] { token_format("megatron", "data.format"); });
-  expect_error(Status::usage, {"\"llmq\" is not read yet"}, [] { token_format("llmq", "data.format"); });
-  expect_error(Status::usage, {"\"csv\" is unknown"}, [] { token_format("csv", "data.format"); });
-}
-
-/// A sparse file: 1 500 000 001 tokens (3 GB), all zero but the last two.
-TEST(Tokens, FileAboveTwoGiBIsReadAtItsEnd) {
-  const TemporaryFolder folder;
-  const uint64_t count = 1'500'000'001;
-  const std::string path = folder.write("a", llmc_header(20240520, 1, static_cast<int32_t>(count)));
-  std::filesystem::resize_file(path, 1024 + count * 2);
-  std::FILE* out = std::fopen(path.c_str(), "r+b");
-  ASSERT_EQ(::fseeko(out, static_cast<off_t>(1024 + (count - 2) * 2), SEEK_SET), 0);
-  ASSERT_EQ(std::fwrite("\x07\x00\x63\x00", 1, 4, out), 4u);
-  ASSERT_EQ(std::fclose(out), 0);
-  const TokenFile file(path, kAuto, 100);
-  EXPECT_EQ(file.tokens(), count);
-  std::vector<int32_t> window(3);
-  file.read(count - 3, window);
-  EXPECT_EQ(window, (std::vector<int32_t>{0, 7, 99}));
-  expect_error(Status::failed, {"token 99 at byte 3000001024 (token number 1500000000)"},
-               [&] { TokenFile(path, kAuto, 99).read(count - 3, window); });
-  EXPECT_EQ(identity_of(file.file()).bytes, 1024 + count * 2);
+  expect_error(Status::usage,
+               {"\"csv\" is unknown", "\"auto\", \"llmc\", \"nanogpt\", \"megatron\", \"llmq\", \"bytes\""},
+               [] { token_format("csv", "data.format"); });
 }
 
 TEST(Tokens, IdentityTellsFilesApart) {
