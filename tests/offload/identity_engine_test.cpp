@@ -102,6 +102,22 @@ TEST_P(IdentityOfEngine, MayEndWithStepsInFlight) {
   }
 }
 
+/// Offloaded or not, at every accumulation, with and without clipping: the same weights.
+TEST(IdentityOfAccumulation, OffloadedAndDeviceOptimizersAgreeFromOneToEight) {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  for (int64_t micro_batches = 1; micro_batches <= 8; ++micro_batches)
+    for (const double clip : {0.0, 0.5}) {
+      options.micro_batches = micro_batches;
+      options.clip = clip;
+      options.where = Where::host;
+      const testing::Outcome offloaded = testing::run_engine(options, 2);
+      options.where = Where::device;
+      EXPECT_EQ(testing::difference(testing::run_engine(options, 2), offloaded), "")
+          << micro_batches << " micro-batches, clip " << clip;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Schedules, IdentityOfEngine,
     ::testing::Combine(::testing::Values(Schedule::synchronous, Schedule::delayed), ::testing::Bool()),
