@@ -169,7 +169,7 @@ Row measure(StateFormat format, Isa isa, int threads, int64_t n, int rounds) {
   uint32_t t = 0;
   const auto pass = [&] {
     ++t;
-    adam(*workers, isa, spans, Decay::decoupled, adam_scalars({.weight_decay = 0.1}, 1e-3, t, 1.0, 1.0), 0.0f,
+    adam(*workers, isa, spans, Decay::decoupled, adam_scalars({.weight_decay = 0.1}, 1e-7, t, 1.0, 1.0), 0.0f,
          {{1, 2, t}, 0});
   };
   const auto ceiling = [&] {

@@ -24,21 +24,28 @@ struct AdamKind {
   static constexpr bool beside_weights = row_of(kFormat.master).beside_weights;
 };
 
-/// random[k]: the words of the k-th kLanes elements of a block.
+/// The random words of one block: of[k] are those of its k-th kLanes elements.
 template <class Simd>
-inline void draw_block(typename Simd::Word* random, const DrawKey& key, int64_t block) {
+struct BlockWords {
   using Word = typename Simd::Word;
+  Word of[static_cast<size_t>(kDrawBlock / Simd::kLanes)];
+};
+template <class Simd>
+[[gnu::always_inline]] inline BlockWords<Simd> draw_block(const DrawKey& key, int64_t block) {
+  using Word = typename Simd::Word;
+  BlockWords<Simd> words;
   for (int64_t lane = 0; lane < kDrawLanes; lane += Simd::kLanes) {
     const auto four = draw<Word>(key, block, Simd::lane_numbers() + Word(static_cast<uint32_t>(lane)));
-    for (int64_t k = 0; k < 4; ++k) random[(k * kDrawLanes + lane) / Simd::kLanes] = four.x[k];
+    for (int64_t k = 0; k < 4; ++k) words.of[(k * kDrawLanes + lane) / Simd::kLanes] = four.x[k];
   }
+  return words;
 }
 
 /// One group of kStateGroup elements, from element `first` of the range.
 template <class Kind>
-inline void adam_group(const AdamRange& r, int64_t first,
-                       const AdamConstants<typename Kind::Simd::Value>& constants,
-                       const typename Kind::Simd::Word* random) {
+[[gnu::always_inline]] inline void adam_group(const AdamRange& r, int64_t first,
+                                              const AdamConstants<typename Kind::Simd::Value>& constants,
+                                              const typename Kind::Simd::Word* random) {
   using Simd = typename Kind::Simd;
   using Value = typename Simd::Value;
   GroupMoments<Simd, Kind::moments> moments(r, first);
@@ -56,14 +63,20 @@ inline void adam_group(const AdamRange& r, int64_t first,
 
 /// Whole blocks: n is a multiple of kDrawBlock.
 template <class Kind>
-inline void adam_blocks(const AdamRange& r, const AdamConstants<typename Kind::Simd::Value>& constants) {
+inline void adam_blocks(const AdamRange& range, const AdamScalars& scalars) {
   using Simd = typename Kind::Simd;
+  // Copies, which no store can reach: they stay in registers.
+  const AdamRange r = range;
+  const AdamConstants<typename Simd::Value> constants(scalars);
   constexpr int64_t kGroups = kDrawBlock / kStateGroup, kVectors = kStateGroup / Simd::kLanes;
-  typename Simd::Word random[static_cast<size_t>(kGroups * kVectors)] = {};
+  BlockWords<Simd> words{}, next{};
+  if constexpr (Kind::draws) next = draw_block<Simd>(r.key, r.draw_block);
   for (int64_t i = 0; i < r.n; i += kDrawBlock) {
-    if constexpr (Kind::draws) draw_block<Simd>(random, r.key, r.draw_block + i / kDrawBlock);
+    words = next;
+    // A block ahead: the rounds are one chain, whose latency the block's own arithmetic hides.
+    if constexpr (Kind::draws) next = draw_block<Simd>(r.key, r.draw_block + i / kDrawBlock + 1);
     for (int64_t group = 0; group < kGroups; ++group)
-      adam_group<Kind>(r, i + group * kStateGroup, constants, random + group * kVectors);
+      adam_group<Kind>(r, i + group * kStateGroup, constants, words.of + group * kVectors);
   }
 }
 
@@ -134,13 +147,12 @@ class AdamTail {
 
 template <class Kind>
 void adam_range(const AdamRange& range, const AdamScalars& scalars) {
-  const AdamConstants<typename Kind::Simd::Value> constants(scalars);
   AdamRange whole = range;
   whole.n = range.n / kDrawBlock * kDrawBlock;
-  adam_blocks<Kind>(whole, constants);
+  adam_blocks<Kind>(whole, scalars);
   if (whole.n == range.n) return;
   AdamTail<Kind> tail(range, whole.n, range.n - whole.n);
-  adam_blocks<Kind>(tail.range(), constants);
+  adam_blocks<Kind>(tail.range(), scalars);
   tail.write_back();
 }
 

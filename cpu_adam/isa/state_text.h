@@ -35,7 +35,7 @@ inline void store_master(const AdamRange& r, int64_t i, typename Simd::Value p, 
     Simd::store_words(r.upper_out + i, upper_of(p));
     Simd::store_words(at<uint16_t>(r.master, i), split_low(p));
   } else {
-    const typename Simd::Value rounded = ulp8_rounded(p, master_random(random));
+    const typename Simd::Value rounded = ulp8_rounded(p, random);
     const typename Simd::Word upper = upper_of(rounded);
     Simd::store_words(r.upper_out + i, upper);
     Simd::store_words(at<uint8_t>(r.master, i), ulp8_error(rounded, upper));
@@ -74,8 +74,8 @@ struct GroupMoments {
       Simd::store(at<float>(r.moment1, i), m);
       Simd::store(at<float>(r.moment2, i), v);
     } else {
-      Simd::store_words(at<uint16_t>(r.moment1, i), bf16_stochastic(m, moment1_random(random)));
-      Simd::store_words(at<uint16_t>(r.moment2, i), bf16_stochastic(v, moment2_random(random)));
+      Simd::store_words(at<uint16_t>(r.moment1, i), moment1_bf16(m, random));
+      Simd::store_words(at<uint16_t>(r.moment2, i), moment2_bf16(v, random));
     }
   }
   static void close(const AdamRange&, int64_t, const Word*) {}
@@ -94,7 +94,7 @@ struct GroupMoments<Simd, MomentFormat::int8> {
 
   GroupMoments(const AdamRange& r, int64_t i)
       : scale1(bits_float(static_cast<uint32_t>(r.scale1[i / kStateGroup]) << 16)),
-        step2(bits_float(static_cast<uint32_t>(r.scale2[i / kStateGroup]) << 16) / 255.0f) {}
+        step2(code_step(Value(bits_float(static_cast<uint32_t>(r.scale2[i / kStateGroup]) << 16)))) {}
   Value first(const AdamRange& r, int64_t i) const {
     return moment1_of(Simd::load_words(at<const int8_t>(r.moment1, i)), scale1);
   }
@@ -107,7 +107,7 @@ struct GroupMoments<Simd, MomentFormat::int8> {
     largest1 = greatest(largest1, bits_of(magnitude(m[k])));
     largest2 = greatest(largest2, bits_of(magnitude(root_v[k])));
   }
-  void close(const AdamRange& r, int64_t i, const Word* random) const {
+  [[gnu::always_inline]] void close(const AdamRange& r, int64_t i, const Word* random) const {
     const uint32_t scale_m = moment1_scale<Value>(Simd::largest(largest1));
     const uint32_t scale_v = moment2_scale<Value>(Simd::largest(largest2));
     r.scale1[i / kStateGroup] = static_cast<uint16_t>(scale_m);
@@ -115,9 +115,8 @@ struct GroupMoments<Simd, MomentFormat::int8> {
     const Value scale = coding_scale<Value>(scale_m), steps = Value(255.0f) / coding_scale<Value>(scale_v);
     for (int64_t k = 0; k < kVectors; ++k) {
       const int64_t to = i + k * Simd::kLanes;
-      Simd::store_words(at<uint8_t>(r.moment1, to), moment1_code(m[k], scale, moment1_random(random[k])));
-      Simd::store_words(at<uint8_t>(r.moment2, to),
-                        moment2_code(root_v[k], steps, moment2_random(random[k])));
+      Simd::store_words(at<uint8_t>(r.moment1, to), moment1_code(m[k], scale, random[k]));
+      Simd::store_words(at<uint8_t>(r.moment2, to), moment2_code(root_v[k], steps, random[k]));
     }
   }
 };

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -194,12 +195,21 @@ inline Element element(int64_t i) {
   return {p, g, m, v};
 }
 
-/// The words of element i of a pass at `place`: core/math/philox.h's order, written again.
+/// The word of element i of a pass at `place`: core/math/philox.h's order and rounds, written again.
 inline uint32_t random_word(const AdamPlace& place, int64_t i) {
   const auto e = static_cast<uint64_t>(place.first + i);
-  return philox(place.key.seed, 16 * (e / 64) + e % 16,
-                place.key.parameter | static_cast<uint64_t>(place.key.t) << 32)
-      .x[(e / 16) % 4];
+  const uint64_t counter = 16 * (e / 64) + e % 16;
+  uint32_t c[] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), place.key.parameter,
+                  place.key.t};
+  for (uint32_t round = 0; round < 7; ++round) {
+    const uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
+    const uint32_t k0 = static_cast<uint32_t>(place.key.seed) + round * 0x9E3779B9u;
+    const uint32_t k1 = static_cast<uint32_t>(place.key.seed >> 32) + round * 0xBB67AE85u;
+    const uint32_t next[] = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(b),
+                             static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(a)};
+    std::copy(next, next + 4, c);
+  }
+  return c[(e / 16) % 4];
 }
 
 /// The states of one element or group as floats, one by one.
@@ -218,7 +228,7 @@ inline float moment1_of(Planes& s, int64_t i) {
 inline float moment2_of(Planes& s, int64_t i) {
   if (s.format.moments == MomentFormat::fp32) return *s.at(s.moment2, i);
   if (s.format.moments == MomentFormat::bf16) return to_float(*s.at<bf16>(s.moment2, i));
-  return moment2_of<float>(*s.at<uint8_t>(s.moment2, i), to_float(*s.at<bf16>(s.scale2, i / 32)) / 255.0f);
+  return moment2_of<float>(*s.at<uint8_t>(s.moment2, i), code_step(to_float(*s.at<bf16>(s.scale2, i / 32))));
 }
 inline void set_master(Planes& s, int64_t i, float p, uint32_t word, uint16_t* upper_out) {
   if (s.format.master == MasterFormat::fp32) {
@@ -227,7 +237,7 @@ inline void set_master(Planes& s, int64_t i, float p, uint32_t word, uint16_t* u
     *upper_out = round_weight<bf16>(p).bits;
     *s.at<uint16_t>(s.master, i) = static_cast<uint16_t>(split_low(p));
   } else {
-    const float rounded = ulp8_rounded<float>(p, word >> 24);
+    const float rounded = ulp8_rounded<float>(p, word);
     *upper_out = round_weight<bf16>(rounded).bits;
     *s.at<uint8_t>(s.master, i) = static_cast<uint8_t>(ulp8_error<float>(rounded, *upper_out));
   }
@@ -247,17 +257,17 @@ inline void set_moments(Planes& s, int64_t first, const std::vector<float>& m, c
   }
   for (size_t k = 0; k < m.size(); ++k) {
     const int64_t i = first + static_cast<int64_t>(k);
-    const uint32_t word = random_word(place, i), low = word & 0xFFFu, middle = word >> 12 & 0xFFFu;
+    const uint32_t word = random_word(place, i);
     if (s.format.moments == MomentFormat::fp32) {
       *s.at(s.moment1, i) = m[k], *s.at(s.moment2, i) = v[k];
     } else if (s.format.moments == MomentFormat::bf16) {
-      *s.at<uint16_t>(s.moment1, i) = static_cast<uint16_t>(bf16_stochastic<float>(m[k], low));
-      *s.at<uint16_t>(s.moment2, i) = static_cast<uint16_t>(bf16_stochastic<float>(v[k], middle));
+      *s.at<uint16_t>(s.moment1, i) = static_cast<uint16_t>(bf16_stochastic<float>(m[k], word & 0xFFFFu));
+      *s.at<uint16_t>(s.moment2, i) = static_cast<uint16_t>(bf16_stochastic<float>(v[k], word >> 16));
     } else {
       *s.at<uint8_t>(s.moment1, i) =
-          static_cast<uint8_t>(moment1_code<float>(m[k], coding_scale<float>(scale1), low));
+          static_cast<uint8_t>(moment1_code<float>(m[k], coding_scale<float>(scale1), word));
       *s.at<uint8_t>(s.moment2, i) = static_cast<uint8_t>(
-          moment2_code<float>(std::sqrt(v[k]), 255.0f / coding_scale<float>(scale2), middle));
+          moment2_code<float>(std::sqrt(v[k]), 255.0f / coding_scale<float>(scale2), word));
     }
   }
 }
