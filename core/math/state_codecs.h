@@ -22,12 +22,11 @@ TANDEM_HD Words<V> upper_of(V p) {
   return choose(is_nan(p), shift_right<16>(bits) | W(0x40u), shift_right<16>(bits + W(0x8000u)));
 }
 
-/// split: the lower 16 bits of p beside upper_of(p). Lossless for all but NaN, of which the upper bits remain
-/// (the lower are coded as 0, so that it stays NaN).
+/// split: the lower 16 bits of p beside upper_of(p). Lossless for all but NaN, which stays NaN: upper_of sets
+/// its quiet bit, so that what is joined below has a mantissa.
 template <class V>
 TANDEM_HD Words<V> split_low(V p) {
-  using W = Words<V>;
-  return choose(is_nan(p), W(0u), bits_of(p) & W(0xFFFFu));
+  return bits_of(p) & Words<V>(0xFFFFu);
 }
 /// `upper` was rounded up exactly where the top bit of `low` is set.
 template <class V>
@@ -100,13 +99,14 @@ TANDEM_HD uint32_t moment1_scale(uint32_t largest) {
   if (largest >= 0x7E800000u) return kScaleOfNan;  // 2^126
   return greatest(scale_above<V>(largest), 0x0080u);
 }
-/// The scale (bf16 bits) of second moments whose largest square root has these bits. At most 2^64, the root
-/// of an infinite one: that is kept as 2^128 (infinite or a few ulps below), and its neighbours, coded beside
-/// it, stand still with it.
+/// The scale (bf16 bits) of second moments whose largest square root has these bits. Beside an infinite one,
+/// which stays infinite (its weight stands still), the others are at least (2^64 / 255)^2: they stand still
+/// with it.
 template <class V>
 TANDEM_HD uint32_t moment2_scale(uint32_t largest) {
   if (largest > 0x7F800000u) return kScaleOfNan;
-  return largest > 0x5F800000u ? 0x5F80u : scale_above<V>(largest);
+  if (largest == 0x7F800000u) return 0x5F81u;  // the bf16 above 2^64, whose square overflows
+  return scale_above<V>(largest);
 }
 /// The scale to code by: that of a group of zeros doesn't matter, but may not be 0.
 template <class V>
