@@ -5,8 +5,8 @@
 //   ./dev bench adam_bench [--parameters 64000000] [--threads 1,2] [--json FILE]
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 
 #include "bench/isa/streams.h"
@@ -53,11 +53,16 @@ class Samples {
   std::vector<double> all_;
 };
 
+double now(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 template <class Work>
-double seconds_of(const Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
+double seconds_of(const Work& work, clockid_t clock = CLOCK_MONOTONIC) {
+  const double begin = now(clock);
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return now(clock) - begin;
 }
 
 /// The planes of n parameters in one format, with bf16 gradients and weights.
@@ -124,6 +129,8 @@ struct Row {
   int64_t parameters;
   double first = 0;  ///< seconds of the first pass over fresh planes
   Samples pass, ceiling, again;
+  double cpu_share =
+      0;  ///< processor time of all passes over their time and threads; 1: the machine was ours
 
   [[nodiscard]] double ns_per_param() const { return 1e9 * pass.median() / static_cast<double>(parameters); }
   [[nodiscard]] double gb_per_s(double seconds) const {
@@ -144,6 +151,7 @@ struct Row {
                         {"spread", rounded(pass.spread())},
                         {"ceiling_over_itself", rounded(again.over(ceiling).median())},
                         {"ceiling_over_itself_spread", rounded(again.over(ceiling).spread())},
+                        {"cpu_share", rounded(cpu_share)},
                         {"first_over_later", rounded(first / pass.median())}};
   }
 };
@@ -175,23 +183,31 @@ Row measure(StateFormat format, Isa isa, int threads, int64_t n, int rounds) {
   const auto ceiling = [&] {
     workers->ranges(n / 64, 256, [&](int64_t begin, int64_t end) { move_streams(isa, streams, begin, end); });
   };
-  Row row{format, isa, threads, n, 0, {}, {}, {}};
+  Row row{format, isa, threads, n, 0, {}, {}, {}, 0};
   row.first = seconds_of(pass);
   ceiling();
+  double busy = 0, whole = 0;
   for (int i = 0; i < rounds; ++i) {
-    row.pass.add(seconds_of(pass));
+    busy += seconds_of(
+        [&] {
+          const double seconds = seconds_of(pass);
+          row.pass.add(seconds);
+          whole += seconds;
+        },
+        CLOCK_PROCESS_CPUTIME_ID);
     row.ceiling.add(seconds_of(ceiling));
     row.again.add(seconds_of(ceiling));
   }
+  row.cpu_share = busy / (whole * threads);
   return row;
 }
 
 void print(const Row& row) {
-  fmt::print("{:12} {:7} {:7} {:9.3f} {:7.2f} {:8.2f} {:7.3f} {:7.3f} {:8.3f} {:7.3f} {:7.2f}\n",
+  fmt::print("{:12} {:7} {:7} {:9.3f} {:7.2f} {:8.2f} {:7.3f} {:7.3f} {:8.3f} {:7.3f} {:7.2f} {:7.2f}\n",
              name_of(row.format), name_of(row.isa), row.threads, row.ns_per_param(),
              row.gb_per_s(row.pass.median()), row.gb_per_s(row.ceiling.median()), row.share(),
              row.pass.spread(), row.again.over(row.ceiling).median(), row.again.over(row.ceiling).spread(),
-             row.first / row.pass.median());
+             row.first / row.pass.median(), row.cpu_share);
   std::fflush(stdout);
 }
 
@@ -212,7 +228,8 @@ int64_t usual_parameters() {
 std::vector<Row> measure_all(const Options& options) {
   std::vector<Row> rows;
   fmt::print(
-      "format       isa     threads  ns/param    GB/s  ceiling   share  spread  A/A      spread   first\n");
+      "format       isa     threads  ns/param    GB/s  ceiling   share  spread  A/A      spread   first   "
+      "cpu\n");
   for (const int threads : options.threads)
     for (const StateFormat format : all_state_formats())
       for (const Isa isa : usable_isas()) {

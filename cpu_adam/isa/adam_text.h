@@ -2,7 +2,8 @@
 // The one text of the Adam kernels. Simd is an instruction set: a value type Value of kLanes floats and a
 // type Word of as many words (core/math/value_ops.h), load(const T*), store(float*, Value), store_weight(T*,
 // Value), which rounds like round_weight<T>, load_words and store_words for planes of narrower integers,
-// largest(Word) and lane_numbers(). Its class lives in an unnamed namespace of its own file, so everything
+// largest(Word); and for random numbers, which need products of 64 bits, a type Counters with lane_numbers()
+// and joined(Counters). Its class lives in an unnamed namespace of its own file, so everything
 // here that is compiled with that file's flags has internal linkage: the linker can't hand it to a caller on
 // a smaller CPU.
 #include <cstring>
@@ -32,11 +33,13 @@ struct BlockWords {
 };
 template <class Simd>
 [[gnu::always_inline]] inline BlockWords<Simd> draw_block(const DrawKey& key, int64_t block) {
-  using Word = typename Simd::Word;
+  using Counters = typename Simd::Counters;
   BlockWords<Simd> words;
   for (int64_t lane = 0; lane < kDrawLanes; lane += Simd::kLanes) {
-    const auto four = draw<Word>(key, block, Simd::lane_numbers() + Word(static_cast<uint32_t>(lane)));
-    for (int64_t k = 0; k < 4; ++k) words.of[(k * kDrawLanes + lane) / Simd::kLanes] = four.x[k];
+    const auto four =
+        draw<Counters>(key, block, Simd::lane_numbers() + Counters(static_cast<uint32_t>(lane)));
+    for (int64_t k = 0; k < 4; ++k)
+      words.of[(k * kDrawLanes + lane) / Simd::kLanes] = Simd::joined(four.x[k]);
   }
   return words;
 }

@@ -17,9 +17,7 @@ struct Avx2 {
   using Value = Lanes<Avx2>;
   using Word = WordLanes<Avx2>;
   using Mask = __m256i;  // all bits of a lane
-  struct Product {
-    __m256i high, low;
-  };
+  using Counters = SpreadWords<Avx2>;
   static constexpr int64_t kLanes = 8;
 
   static Batch fused(Batch a, Batch b, Batch c) { return _mm256_fmadd_ps(a, b, c); }
@@ -48,9 +46,10 @@ struct Avx2 {
   static WordBatch shift_right(WordBatch a) {
     return _mm256_srli_epi32(a, kBits);
   }
-  static Product wide_product(WordBatch a, WordBatch b) {
-    const __m256i even = _mm256_mul_epu32(a, b), odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), b);
-    return {_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA), _mm256_mullo_epi32(a, b)};
+  static WordBatch product(WordBatch a, WordBatch b) { return _mm256_mul_epu32(a, b); }
+  static WordBatch upper_halves(WordBatch a) { return _mm256_srli_epi64(a, 32); }
+  static Word joined(Counters a) {
+    return WordBatch(_mm256_blend_epi32(a.even, _mm256_slli_epi64(a.odd, 32), 0xAA));
   }
   static uint32_t largest(Word a) {
     __m128i x = _mm_max_epu32(_mm256_castsi256_si128(a.x), _mm256_extracti128_si256(a.x, 1));
@@ -58,7 +57,9 @@ struct Avx2 {
     x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xB1));
     return static_cast<uint32_t>(_mm_cvtsi128_si32(x));
   }
-  static Word lane_numbers() { return WordBatch(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+  static Counters lane_numbers() {
+    return {_mm256_setr_epi32(0, 0, 2, 0, 4, 0, 6, 0), _mm256_setr_epi32(1, 0, 3, 0, 5, 0, 7, 0)};
+  }
 
   static Word load_words(const uint16_t* x) { return WordBatch(_mm256_cvtepu16_epi32(halves(x))); }
   static Word load_words(const uint8_t* x) {

@@ -18,9 +18,7 @@ struct Avx512 {
   using Value = Lanes<Avx512>;
   using Word = WordLanes<Avx512>;
   using Mask = __mmask16;
-  struct Product {
-    __m512i high, low;
-  };
+  using Counters = SpreadWords<Avx512>;
   static constexpr int64_t kLanes = 16;
 
   static Batch fused(Batch a, Batch b, Batch c) { return _mm512_fmadd_ps(a, b, c); }
@@ -47,13 +45,15 @@ struct Avx512 {
   static WordBatch shift_right(WordBatch a) {
     return _mm512_srli_epi32(a, kBits);
   }
-  static Product wide_product(WordBatch a, WordBatch b) {
-    const __m512i even = _mm512_mul_epu32(a, b), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), b);
-    return {_mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xAAAA, odd), _mm512_mullo_epi32(a, b)};
+  static WordBatch product(WordBatch a, WordBatch b) { return _mm512_mul_epu32(a, b); }
+  static WordBatch upper_halves(WordBatch a) { return _mm512_srli_epi64(a, 32); }
+  static Word joined(Counters a) {
+    return WordBatch(_mm512_mask_mov_epi32(a.even, 0xAAAA, _mm512_slli_epi64(a.odd, 32)));
   }
   static uint32_t largest(Word a) { return _mm512_reduce_max_epu32(a.x); }
-  static Word lane_numbers() {
-    return WordBatch(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  static Counters lane_numbers() {
+    return {_mm512_setr_epi32(0, 0, 2, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0),
+            _mm512_setr_epi32(1, 0, 3, 0, 5, 0, 7, 0, 9, 0, 11, 0, 13, 0, 15, 0)};
   }
 
   static Word load_words(const uint16_t* x) { return WordBatch(_mm512_cvtepu16_epi32(halves(x))); }

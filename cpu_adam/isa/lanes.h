@@ -37,6 +37,23 @@ inline WordLanes<Simd> shift_right(WordLanes<Simd> a) {
   return Simd::template shift_right<kBits>(a.x);
 }
 
+/// The words of a batch for products of 64 bits: in the lower halves of the 64-bit lanes of two batches,
+/// those with even numbers in one, with odd numbers in the other. What is in the upper halves doesn't matter.
+template <class Simd>
+struct SpreadWords {
+  using Batch = typename Simd::WordBatch;
+  Batch even, odd;
+  SpreadWords() = default;
+  SpreadWords(Batch evens, Batch odds) : even(evens), odd(odds) {}
+  explicit SpreadWords(uint32_t all) : even(all), odd(all) {}
+  friend SpreadWords operator+(SpreadWords a, SpreadWords b) { return {a.even + b.even, a.odd + b.odd}; }
+  friend SpreadWords operator^(SpreadWords a, SpreadWords b) { return {a.even ^ b.even, a.odd ^ b.odd}; }
+  friend WideProduct<SpreadWords> wide_product(SpreadWords a, uint32_t b) {
+    const SpreadWords low{Simd::product(a.even, Batch(b)), Simd::product(a.odd, Batch(b))};
+    return {{Simd::upper_halves(low.even), Simd::upper_halves(low.odd)}, low};
+  }
+};
+
 template <class Simd>
 struct LaneMask {
   typename Simd::Mask x;

@@ -16,6 +16,7 @@ struct Neon {
   using WordBatch = xsimd::batch<uint32_t, xsimd::neon64>;
   using Value = Lanes<Neon>;
   using Word = WordLanes<Neon>;
+  using Counters = Word;
   using Mask = uint32x4_t;  // all bits of a lane
   struct Product {
     uint32x4_t high, low;
@@ -52,7 +53,8 @@ struct Neon {
     return {vuzp2q_u32(first, second), vuzp1q_u32(first, second)};
   }
   static uint32_t largest(Word a) { return vmaxvq_u32(a.x); }
-  static Word lane_numbers() {
+  static Word joined(Counters a) { return a; }
+  static Counters lane_numbers() {
     constexpr uint32_t kNumbers[] = {0, 1, 2, 3};
     return WordBatch(vld1q_u32(kNumbers));
   }

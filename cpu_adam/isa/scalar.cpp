@@ -7,8 +7,10 @@ namespace {
 struct Scalar {
   using Value = float;
   using Word = uint32_t;
+  using Counters = uint32_t;
   static constexpr int64_t kLanes = 1;
   static uint32_t largest(uint32_t a) { return a; }
+  static uint32_t joined(uint32_t a) { return a; }
   static uint32_t lane_numbers() { return 0; }
   template <class T>
   static float load(const T* x) {

@@ -54,8 +54,12 @@ TEST(NumbersUlp8Master, StaysWithinAStepForEveryRandomWord) {
       ASSERT_EQ(bits(rounded) & 0xFFu, 0u);
       const double off = std::fabs(static_cast<double>(rounded) - p);
       ASSERT_LT(off, step) << bits(p);
-      if (random == 0x80u) ASSERT_LE(off, 0.5 * step) << bits(p);
-      if ((bits(p) & 0xFFu) == 0) ASSERT_EQ(bits(rounded), bits(p));
+      if (random == 0x80u) {
+        ASSERT_LE(off, 0.5 * step) << bits(p);
+      }
+      if ((bits(p) & 0xFFu) == 0) {
+        ASSERT_EQ(bits(rounded), bits(p));
+      }
     }
   });
 }
@@ -169,9 +173,10 @@ TEST(NumbersInt8Moments, CodesAreKeptByDecodingAndCoding) {
   for (const float scale : scales())
     for (const uint32_t random : {0u, 0xFFFFFFFFu, 0x00F00ABCu})
       for (uint32_t c = 0; c < 256; ++c) {
-        if (c != 128 && scale > 1e-37f)  // below, codes are coarser than denormals
+        if (c != 128 && scale > 1e-37f) {  // below, codes are coarser than denormals
           ASSERT_EQ(moment1_code<float>(moment1_of<float>(extended(c), scale), scale, random), c)
               << scale << ", random " << random;
+        }
         // A second moment that underflows can't be told from 0.
         if (scale > 1e-15f) {
           const float v = moment2_of<float>(c, code_step(scale));
@@ -190,10 +195,14 @@ TEST(NumbersInt8SecondMoment, IsWithinOneCodeAndNeverVanishes) {
         const uint32_t code = moment2_code<float>(root, 255.0f / scale, random << 12);
         ASSERT_EQ(code == 0, root == 0) << root << " of " << scale;
         ASSERT_LE(code, 255u);
-        if (u >= 1) ASSERT_LT(std::fabs(code - u), 1.0 + 1e-4) << root << " of " << scale;
+        if (u >= 1) {
+          ASSERT_LT(std::fabs(code - u), 1.0 + 1e-4) << root << " of " << scale;
+        }
         sum += code;
       }
-      if (u >= 1) ASSERT_NEAR(sum / 274, u, 1.0 / 274 + 0x1p-13 + 1e-4) << root << " of " << scale;
+      if (u >= 1) {
+        ASSERT_NEAR(sum / 274, u, 1.0 / 274 + 0x1p-13 + 1e-4) << root << " of " << scale;
+      }
     }
 }
 
