@@ -151,9 +151,10 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
       return std::span(plane.data<float>() + range.begin, static_cast<size_t>(range.count));
     };
     const Tensor gradient = slot.flat(range.begin, range.count);
-    adam(parts_.workers, parts_.setup.isa,
-         {part(states.master), part(states.exp_avg), part(states.exp_avg_sq), gradient, gradient},
-         decay_of(range), d.scalars, d.prediction);
+    adam(
+        parts_.workers, parts_.setup.isa,
+        {fp32_states(part(states.master), part(states.exp_avg), part(states.exp_avg_sq)), gradient, gradient},
+        decay_of(range), d.scalars, d.prediction);
   }
   const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - begin;
   const std::lock_guard lock(mutex_);

@@ -13,12 +13,70 @@ namespace {
 
 struct Avx2 {
   using Batch = xsimd::batch<float, xsimd::fma3<xsimd::avx2>>;
+  using WordBatch = xsimd::batch<uint32_t, xsimd::fma3<xsimd::avx2>>;
   using Value = Lanes<Avx2>;
+  using Word = WordLanes<Avx2>;
+  using Mask = __m256i;  // all bits of a lane
+  using Counters = SpreadWords<Avx2>;
   static constexpr int64_t kLanes = 8;
 
   static Batch fused(Batch a, Batch b, Batch c) { return _mm256_fmadd_ps(a, b, c); }
   static Batch root(Batch a) { return _mm256_sqrt_ps(a); }
   static Batch quotient(Batch a, Batch b) { return _mm256_div_ps(a, b); }
+  static Batch least(Batch a, Batch b) { return _mm256_min_ps(a, b); }  // b where one is NaN
+  static Batch greatest(Batch a, Batch b) { return _mm256_max_ps(a, b); }
+  static Mask is_nan(Batch a) { return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+  static Mask is_zero(Batch a) {
+    return _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_EQ_OQ));
+  }
+  static WordBatch bits_of(Batch a) { return _mm256_castps_si256(a); }
+  static WordBatch whole(Batch a) { return _mm256_cvttps_epi32(a); }
+
+  static Batch float_of(WordBatch a) { return _mm256_castsi256_ps(a); }
+  static Batch signed_float(WordBatch a) { return _mm256_cvtepi32_ps(a); }
+  static WordBatch choose(Mask where, WordBatch yes, WordBatch no) {
+    return _mm256_blendv_epi8(no, yes, where);
+  }
+  static WordBatch greatest(WordBatch a, WordBatch b) { return _mm256_max_epu32(a, b); }
+  template <int kBits>
+  static WordBatch shift_left(WordBatch a) {
+    return _mm256_slli_epi32(a, kBits);
+  }
+  template <int kBits>
+  static WordBatch shift_right(WordBatch a) {
+    return _mm256_srli_epi32(a, kBits);
+  }
+  static WordBatch product(WordBatch a, WordBatch b) { return _mm256_mul_epu32(a, b); }
+  static WordBatch upper_halves(WordBatch a) { return _mm256_srli_epi64(a, 32); }
+  static Word joined(Counters a) {
+    return WordBatch(_mm256_blend_epi32(a.even, _mm256_slli_epi64(a.odd, 32), 0xAA));
+  }
+  static uint32_t largest(Word a) {
+    __m128i x = _mm_max_epu32(_mm256_castsi256_si128(a.x), _mm256_extracti128_si256(a.x, 1));
+    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4E));
+    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xB1));
+    return static_cast<uint32_t>(_mm_cvtsi128_si32(x));
+  }
+  static Counters lane_numbers() {
+    return {_mm256_setr_epi32(0, 0, 2, 0, 4, 0, 6, 0), _mm256_setr_epi32(1, 0, 3, 0, 5, 0, 7, 0)};
+  }
+
+  static Word load_words(const uint16_t* x) { return WordBatch(_mm256_cvtepu16_epi32(halves(x))); }
+  static Word load_words(const uint8_t* x) {
+    return WordBatch(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
+  }
+  static Word load_words(const int8_t* x) {
+    return WordBatch(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
+  }
+  /// The words must fit.
+  static void store_words(uint16_t* to, Word x) {
+    const __m256i packed = _mm256_packus_epi32(x.x, x.x);
+    keep(to, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+  }
+  static void store_words(uint8_t* to, Word x) {
+    const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(x.x), _mm256_extracti128_si256(x.x, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(packed, packed));
+  }
 
   static Value load(const float* x) { return Batch(_mm256_loadu_ps(x)); }
   static Value load(const bf16* x) {
