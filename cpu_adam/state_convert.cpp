@@ -135,9 +135,10 @@ void decode_states(Workers& workers, const AdamStates& states, const Tensor& upp
 }
 
 void encode_states(Workers& workers, const AdamStates& states, const Tensor& upper, const StateValues& values,
-                   const DrawKey& key) {
+                   const AdamPlace& place) {
   check(states, upper, values);
-  ASSERT(!stochastic(states.format) || key.t > 0, "{} states coded without a key for their random bits",
+  ASSERT(place.first % kDrawBlock == 0, "states coded from element {} on", place.first);
+  ASSERT(!stochastic(states.format) || place.key.t > 0, "{} states coded without a key for their random bits",
          name_of(states.format));
   bf16* weights = weights_of(upper);
   const bool grouped = states.format.moments == MomentFormat::int8;
@@ -147,7 +148,7 @@ void encode_states(Workers& workers, const AdamStates& states, const Tensor& upp
       if (grouped && i % kStateGroup == 0)
         scales = encode_scales(states, values, i, std::min(i + kStateGroup, end));
       const auto k = static_cast<size_t>(i);
-      const uint32_t word = word_of(key, i);
+      const uint32_t word = word_of(place.key, place.first + i);
       encode_master(states, weights, i, values.master[k], word);
       encode_moments(states, i, values.moment1[k], values.moment2[k], scales, word);
     }

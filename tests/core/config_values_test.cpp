@@ -186,7 +186,7 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
        offload + "device \"nvme\" is not supported yet | --set " + offload + "device | \"none\" or \"cpu\""},
       {offload + "master_format=split", "not supported yet"},
       {offload + "master_format=fp32", ""},
-      {offload + "moment_format=int8", "not supported yet"},
+      {offload + "moment_format=int8", "is of an optimizer on the host, and nothing is offloaded"},
       {offload + "moment_format=fp32", ""},
       {offload + "ratio=0.5", "ratio 0.5 is not supported yet"},
       {offload + "staleness_limit=0", ""},

@@ -34,7 +34,7 @@ TEST(NumbersStateConvert, ValuesComeBackWithinTheFormatsError) {
     for (auto* plane : {&out.master, &out.moment1, &out.moment2}) plane->assign(n, NAN);
     const AdamStates states = planes.spans(false).states;
     const auto workers = make_workers(PoolKind::plain, 2);
-    encode_states(*workers, states, upper_of_planes(planes), in.view(), {1, 2, 3});
+    encode_states(*workers, states, upper_of_planes(planes), in.view(), {{1, 2, 3}});
     decode_states(*workers, states, upper_of_planes(planes), out.view());
     double master_error = 0, moment1_error = 0, moment2_error = 0;
     for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
@@ -67,7 +67,7 @@ TEST(IdentityStateConvert, CodesAsThePassDoes) {
     const AdamCase c{DType::bf16, DType::bf16, Decay::none, 0, format};
     Planes planes(n, 0, c);
     Values values(n);
-    encode_states(*workers, planes.spans(false).states, upper_of_planes(planes), values.view(), {1, 2, 3});
+    encode_states(*workers, planes.spans(false).states, upper_of_planes(planes), values.view(), {{1, 2, 3}});
     for (int64_t i = 0; i < n; ++i) put(planes.grad_at(i), DType::bf16, 0);
     Planes passed = planes;
     AdamSpans spans = passed.spans(false);
@@ -78,7 +78,7 @@ TEST(IdentityStateConvert, CodesAsThePassDoes) {
     adam(*workers, Isa::scalar, spans, Decay::none, still, 0, {{1, 2, 4}, 0});
     passed.weight = planes.weight;
     decode_states(*workers, planes.spans(false).states, upper_of_planes(planes), values.view());
-    encode_states(*workers, planes.spans(false).states, upper_of_planes(planes), values.view(), {1, 2, 4});
+    encode_states(*workers, planes.spans(false).states, upper_of_planes(planes), values.view(), {{1, 2, 4}});
     EXPECT_TRUE(same_bits(planes, passed)) << name_of(format);
   }
 }
@@ -89,9 +89,9 @@ TEST(ConfigStateConvertErrors, WrongLengths) {
   Values values(64), fewer(63);
   const AdamStates states = planes.spans(false).states;
   const Tensor upper = upper_of_planes(planes);
-  EXPECT_THROW(encode_states(*workers, states, upper, fewer.view(), {1, 2, 3}), InternalError);
-  EXPECT_THROW(encode_states(*workers, states, {}, values.view(), {1, 2, 3}), InternalError);
-  EXPECT_THROW(encode_states(*workers, states, upper, values.view(), {1, 2, 0}), InternalError);
+  EXPECT_THROW(encode_states(*workers, states, upper, fewer.view(), {{1, 2, 3}}), InternalError);
+  EXPECT_THROW(encode_states(*workers, states, {}, values.view(), {{1, 2, 3}}), InternalError);
+  EXPECT_THROW(encode_states(*workers, states, upper, values.view(), {{1, 2, 0}}), InternalError);
   EXPECT_THROW(decode_states(*workers, states, {}, values.view()), InternalError);
 }
 
