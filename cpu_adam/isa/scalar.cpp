@@ -28,6 +28,12 @@ struct Scalar {
   static void store_weight(T* to, float x) {
     *to = round_weight<T>(x);
   }
+  template <class T>
+  static void stream_weight(T* to, Value x) {
+    store_weight(to, x);
+  }
+  static void stream_words(uint16_t* to, Word x) { store_words(to, x); }
+  static void fence() {}
 };
 
 constexpr AdamKernels kKernels = adam_table<Scalar>();

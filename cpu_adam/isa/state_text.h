@@ -27,17 +27,26 @@ inline typename Simd::Value load_master(const AdamRange& r, int64_t i) {
                               Simd::load_words(at<const int8_t>(r.master, i)));
 }
 
+/// Where nothing is predicted, it is what is published.
+template <class Simd>
+inline void store_upper(const AdamRange& r, int64_t i, typename Simd::Word upper) {
+  if (r.stream && r.prediction == 0.0f)
+    Simd::stream_words(r.upper_out + i, upper);
+  else
+    Simd::store_words(r.upper_out + i, upper);
+}
+
 template <class Simd, MasterFormat format>
 inline void store_master(const AdamRange& r, int64_t i, typename Simd::Value p, typename Simd::Word random) {
   if constexpr (format == MasterFormat::fp32) {
     Simd::store(at<float>(r.master, i), p);
   } else if constexpr (format == MasterFormat::split) {
-    Simd::store_words(r.upper_out + i, upper_of(p));
+    store_upper<Simd>(r, i, upper_of(p));
     Simd::store_words(at<uint16_t>(r.master, i), split_low(p));
   } else {
     const typename Simd::Value rounded = ulp8_rounded(p, random);
     const typename Simd::Word upper = upper_of(rounded);
-    Simd::store_words(r.upper_out + i, upper);
+    store_upper<Simd>(r, i, upper);
     Simd::store_words(at<uint8_t>(r.master, i), ulp8_error(rounded, upper));
   }
 }
@@ -46,12 +55,18 @@ inline void store_master(const AdamRange& r, int64_t i, typename Simd::Value p, 
 template <class Simd, MasterFormat format, class Weight>
 inline void publish(const AdamRange& r, int64_t i, typename Simd::Value p, typename Simd::Value before) {
   using Value = typename Simd::Value;
-  auto* to = at<Weight>(r.weight_out, i);
+  const auto put = [&](Value x) {
+    auto* to = at<Weight>(r.weight_out, i);
+    if (r.stream)
+      Simd::stream_weight(to, x);
+    else
+      Simd::store_weight(to, x);
+  };
   // Not the prediction by 0: that would turn -0 into 0 and an infinity into NaN.
   if (r.prediction != 0.0f)
-    Simd::store_weight(to, predicted(p, before, Value(r.prediction)));
+    put(predicted(p, before, Value(r.prediction)));
   else if constexpr (!row_of(format).beside_weights)
-    Simd::store_weight(to, p);
+    put(p);
 }
 
 /// The moments of one group of kStateGroup elements, from element `first` of the range.

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,16 @@ inline void put_weight(std::byte* at, DType dtype, float x) {
   if (dtype == DType::f16) std::memcpy(at, &h, 2);
 }
 
+/// Memory from a multiple of 64 bytes on, where a pass may store past the caches.
+template <class T>
+struct Aligned64 {
+  using value_type = T;
+  T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64})); }
+  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{64}); }
+  friend bool operator==(Aligned64, Aligned64) { return true; }
+};
+using PlaneBytes = std::vector<std::byte, Aligned64<std::byte>>;
+
 /// The planes of n elements, starting `shift` elements into their memory, with guards at both ends that a
 /// pass must leave alone. Groups of int8 moments begin at element 0 whatever the shift.
 struct Planes {
@@ -76,8 +87,8 @@ struct Planes {
   DType grad_type, weight_type;
   StateFormat format;
   bool predicts;
-  std::vector<std::byte> master, moment1, moment2, scale1, scale2;
-  std::vector<std::byte> grad, weight, upper, upper_new;
+  PlaneBytes master, moment1, moment2, scale1, scale2;
+  PlaneBytes grad, weight, upper, upper_new;
 
   Planes(int64_t n, int64_t shift, const AdamCase& c)
       : n(n),
@@ -100,7 +111,7 @@ struct Planes {
   [[nodiscard]] bool beside() const { return row_of(format.master).beside_weights; }
   /// Element i (of a plane of scales: group i) of a plane whose elements are T.
   template <class T = float>
-  [[nodiscard]] T* at(std::vector<std::byte>& plane, int64_t i) {
+  [[nodiscard]] T* at(PlaneBytes& plane, int64_t i) {
     return reinterpret_cast<T*>(plane.data()) + shift + i;
   }
   [[nodiscard]] std::byte* grad_at(int64_t i) {
@@ -119,7 +130,7 @@ struct Planes {
     if (!predicts) return weight_out(in_place);
     return reinterpret_cast<std::byte*>(at<uint16_t>(in_place ? upper : upper_new, 0));
   }
-  [[nodiscard]] std::span<std::byte> state(StatePlane plane, std::vector<std::byte>& bytes) {
+  [[nodiscard]] std::span<std::byte> state(StatePlane plane, PlaneBytes& bytes) {
     const size_t first = static_cast<size_t>(shift) * shape_of(format, plane).bytes;
     return {bytes.data() + first, plane_bytes(format, plane, n)};
   }
@@ -332,8 +343,8 @@ inline AdamScalars test_scalars(int64_t t = 3) {
   return adam_scalars({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}, 1e-3, t, 0.7, 8.0);
 }
 
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+template <class T, class Allocator>
+bool same_bits(const std::vector<T, Allocator>& a, const std::vector<T, Allocator>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 inline bool same_bits(const Planes& a, const Planes& b) {

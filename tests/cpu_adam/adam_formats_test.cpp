@@ -37,7 +37,7 @@ class Stepper {
 
  private:
   void set_zero(int64_t i) {
-    const auto zero = [&](StatePlane plane, std::vector<std::byte>& bytes, int64_t at) {
+    const auto zero = [&](StatePlane plane, PlaneBytes& bytes, int64_t at) {
       const size_t size = shape_of(planes_.format, plane).bytes;
       std::fill_n(bytes.begin() + at * static_cast<int64_t>(size), size, std::byte{0});
     };

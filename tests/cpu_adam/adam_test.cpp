@@ -67,6 +67,13 @@ TEST(IdentityAdam, EveryFormatGivesTheSameBitsOnEveryIsaPoolAndThreadCount) {
   }
 }
 
+TEST(IdentityAdam, AMillionElementsGiveTheFormulasBitsInEveryFormat) {
+  const auto workers = make_workers(usual_pool(), 2);
+  for (const StateFormat format : all_state_formats())
+    expect_reference_bits(*workers, usable_isas().back(),
+                          {DType::bf16, DType::bf16, Decay::decoupled, 1.0f, format}, 1048576, 0, false);
+}
+
 TEST(IdentityAdam, AParameterInSeveralRangesGetsTheBitsOfOne) {
   constexpr int64_t n = 1000, cut = 64 * 7;
   const auto workers = make_workers(PoolKind::plain, 1);
