@@ -17,17 +17,40 @@ namespace {
 struct PlaneFile {
   Plane plane;
   const char* stem;
-  bool fp32;
 };
-constexpr std::array<PlaneFile, 5> kPlaneFiles = {{{Plane::master, "master", true},
-                                                   {Plane::exp_avg, "exp_avg", true},
-                                                   {Plane::exp_avg_sq, "exp_avg_sq", true},
-                                                   {Plane::lagged, "lagged", false},
-                                                   {Plane::predicted, "predicted", false}}};
+constexpr std::array<PlaneFile, 5> kPlaneFiles = {{{Plane::master, "master"},
+                                                   {Plane::exp_avg, "exp_avg"},
+                                                   {Plane::exp_avg_sq, "exp_avg_sq"},
+                                                   {Plane::lagged, "lagged"},
+                                                   {Plane::predicted, "predicted"}}};
+const std::string kOptimizerFolder = "optimizer", kScaleSuffix = ".scale";
+constexpr const char* kOtherModel =
+    "it belongs to another model, or froze other parameters: check model.path, model.config and model.freeze";
 
-const std::string kOptimizerFolder = "optimizer";
+bool is_moment(Plane plane) { return plane == Plane::exp_avg || plane == Plane::exp_avg_sq; }
+bool has_scales(Plane plane, MomentFormat moments) {
+  return is_moment(plane) && moments == MomentFormat::int8;
+}
+/// Of a plane of moments.
+Plane scales_of(Plane plane) {
+  return plane == Plane::exp_avg ? Plane::exp_avg_scale : Plane::exp_avg_sq_scale;
+}
+uint64_t groups_of(const ParamSpec& spec) {
+  return (static_cast<uint64_t>(spec.numel) + kStateGroup - 1) / kStateGroup;
+}
 
-DType dtype_of(const PlaneFile& file, DType dtype) { return file.fp32 ? DType::f32 : dtype; }
+/// How a plane's elements are kept, in memory and in files.
+struct Element {
+  DType dtype;
+  std::string_view stored;
+};
+Element element_of(Plane plane, DType training, MomentFormat moments) {
+  const auto of = [](DType dtype) { return Element{dtype, safetensors_name(dtype)}; };
+  if (plane == Plane::master || (is_moment(plane) && moments == MomentFormat::fp32)) return of(DType::f32);
+  if (!is_moment(plane)) return of(training);
+  if (moments == MomentFormat::bf16) return of(DType::bf16);
+  return {DType::u8, plane == Plane::exp_avg ? "I8" : "U8"};  // the first moment's codes are signed
+}
 
 template <class T>
 void refuse_nonfinite(const ParamSpec& spec, std::span<const std::byte> bytes) {
@@ -70,19 +93,33 @@ FetchParameter fetch_plane(Trainer& trainer, Plane plane, DType dtype) {
   };
 }
 
+/// Bytes of a parameter's scales from byte `offset` on.
+void fetch_scales(Trainer& trainer, Plane plane, const ParamSpec& spec, uint64_t offset,
+                  std::span<std::byte> out) {
+  const Tensor piece(out.data(), DType::bf16, {static_cast<int64_t>(out.size() / sizeof(bf16))});
+  trainer.read_plane(scales_of(plane), spec.block, piece,
+                     spec.offset / kStateGroup + static_cast<int64_t>(offset / sizeof(bf16)));
+}
+
 FileSums save_plane(const std::string& folder, const PlaneFile& file, Trainer& trainer,
-                    const CheckpointModel& model) {
-  const DType dtype = dtype_of(file, model.dtype);
+                    const CheckpointModel& model, MomentFormat moments) {
+  const Element element = element_of(file.plane, model.dtype, moments);
   SafetensorsHeader header;
-  for (const ParamSpec& spec : model.table.params())
-    if (!spec.frozen)
-      header.entries.push_back(
-          {model.form.stored_name(spec.name), std::string(safetensors_name(dtype)), file_shape(spec), 0, 0});
-  std::map<std::string, const ParamSpec*> specs;
-  for (const ParamSpec& spec : model.table.params()) specs[model.form.stored_name(spec.name)] = &spec;
-  StoredOrder order(fetch_plane(trainer, file.plane, dtype), size_of(dtype));
+  std::map<std::string, const ParamSpec*> specs, scales;
+  for (const ParamSpec& spec : model.table.params()) {
+    if (spec.frozen) continue;
+    const std::string name = model.form.stored_name(spec.name);
+    specs[name] = &spec;
+    header.entries.push_back({name, std::string(element.stored), file_shape(spec), 0, 0});
+    if (!has_scales(file.plane, moments)) continue;
+    scales[name + kScaleSuffix] = &spec;
+    header.entries.push_back({name + kScaleSuffix, "BF16", {groups_of(spec)}, 0, 0});
+  }
+  StoredOrder order(fetch_plane(trainer, file.plane, element.dtype), size_of(element.dtype));
   return write_safetensors_set(folder, file.stem, header, kShardLimit,
                                [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
+                                 if (const auto scale = scales.find(entry.name); scale != scales.end())
+                                   return fetch_scales(trainer, file.plane, *scale->second, offset, out);
                                  order.read(*specs.at(entry.name), offset, out);
                                });
 }
@@ -93,7 +130,8 @@ uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointM
   FileSums sums;
   for (const PlaneFile& file : kPlaneFiles)
     if (state.states && trainer.has_plane(file.plane))
-      add(sums, save_plane(folder / kOptimizerFolder, file, trainer, model), kOptimizerFolder + "/");
+      add(sums, save_plane(folder / kOptimizerFolder, file, trainer, model, state.moments),
+          kOptimizerFolder + "/");
   add(sums, save_weights(folder, model.table, model.dtype, model.form,
                          fetch_plane(trainer, Plane::weights, model.dtype)));
   sums["config.json"] = write_atomically(folder / "config.json", model.config_json);
@@ -130,15 +168,16 @@ void verify(const fs::path& folder, const std::string& name, const FileSum& expe
 
 CheckpointParts largest_save(const TrainSetup& setup, bool states) {
   const bool delayed = setup.policy.schedule == Schedule::delayed;
-  return {states, delayed, delayed && setup.prediction > 0};
+  return {states, delayed, delayed && setup.prediction > 0, setup.moments};
 }
 
 uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const CheckpointParts& parts) {
   const auto all = static_cast<uint64_t>(table.parameter_count()),
              trained = static_cast<uint64_t>(table.trained_count());
   const uint64_t planes = (parts.lagged ? 1u : 0u) + (parts.predicted ? 1u : 0u);
-  const uint64_t states = parts.states ? trained * (3 * sizeof(float) + planes * size_of(dtype)) : 0;
-  return all * size_of(dtype) + states;
+  const auto held =
+      static_cast<uint64_t>(bytes_held({MasterFormat::fp32, parts.moments}) * static_cast<double>(trained));
+  return all * size_of(dtype) + (parts.states ? held + trained * planes * size_of(dtype) : 0);
 }
 
 uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const CheckpointModel& model,
@@ -180,33 +219,44 @@ Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
 
 SavedPlanes::SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table)
     : checkpoint_(checkpoint), table_(table), model_(checkpoint.folder().string()) {
-  for (const PlaneFile& file : kPlaneFiles) {
-    const auto set = checkpoint.planes().find(file.plane);
-    if (set != checkpoint.planes().end())
-      check(set->second, file.stem, dtype_of(file, checkpoint.state().dtype));
-  }
+  const RunState& state = checkpoint.state();
+  for (const PlaneFile& file : kPlaneFiles)
+    if (const auto set = checkpoint.planes().find(file.plane); set != checkpoint.planes().end())
+      check(set->second, file.stem, element_of(file.plane, state.dtype, state.moments).stored,
+            has_scales(file.plane, state.moments));
 }
 
-void SavedPlanes::check(const SafetensorsSet& set, const char* stem, DType dtype) const {
-  constexpr const char* kHint =
-      "it belongs to another model, or froze other parameters: check model.path, "
-      "model.config and model.freeze";
-  const std::string path = checkpoint_.folder() / kOptimizerFolder / (std::string(stem) + ".safetensors");
-  const auto name = safetensors_name(dtype);
-  size_t trained = 0;
+void SavedPlanes::check(const SafetensorsSet& set, const char* stem, std::string_view dtype,
+                        bool scales) const {
+  size_t expected = 0;
   for (const ParamSpec& spec : table_.params()) {
     if (spec.frozen) continue;
-    ++trained;
-    const LocatedTensor* tensor = set.find(model_.stored_form().stored_name(spec.name));
-    const std::vector<uint64_t> shape = file_shape(spec);
-    CHECK(tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == name, Status::usage,
-          fmt::format("the checkpoint has no {} of shape {} for this parameter", name, shape_text(shape)),
-          place_of(path, spec.name), kHint);
+    const std::string name = model_.stored_form().stored_name(spec.name);
+    check_tensor(set, stem, name, dtype, file_shape(spec));
+    if (scales) check_tensor(set, stem, name + kScaleSuffix, "BF16", {groups_of(spec)});
+    expected += scales ? 2 : 1;
   }
-  CHECK(set.tensors().size() == trained, Status::usage,
-        fmt::format("the checkpoint has states of {} parameters, the model trains {}", set.tensors().size(),
-                    trained),
-        path, kHint);
+  CHECK(set.tensors().size() == expected, Status::usage,
+        fmt::format("the checkpoint has {} tensors of states, the model trains {}", set.tensors().size(),
+                    expected),
+        checkpoint_.folder() / kOptimizerFolder / (std::string(stem) + ".safetensors"), kOtherModel);
+}
+
+void SavedPlanes::check_tensor(const SafetensorsSet& set, const char* stem, const std::string& name,
+                               std::string_view dtype, const std::vector<uint64_t>& shape) const {
+  const LocatedTensor* tensor = set.find(name);
+  CHECK(tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == dtype, Status::usage,
+        fmt::format("the checkpoint has no {} of shape {} for this parameter", dtype, shape_text(shape)),
+        place_of(checkpoint_.folder() / kOptimizerFolder / (std::string(stem) + ".safetensors"), name),
+        kOtherModel);
+}
+
+void SavedPlanes::read_tensor(const SafetensorsSet& set, const ParamSpec& spec, size_t element, int64_t first,
+                              std::span<std::byte> out) const {
+  const LocatedTensor& tensor = *set.find(model_.stored_form().stored_name(spec.name));
+  read_in_block_order(spec, element, first, out, [&](uint64_t begin, std::span<std::byte> bytes) {
+    tensor.file->read_bytes(*tensor.entry, begin * element, bytes);
+  });
 }
 
 bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
@@ -214,15 +264,22 @@ bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
   if (set == checkpoint_.planes().end()) return false;
   for (const ParamSpec& spec : table_.of_block(block)) {
     if (spec.frozen) continue;
-    const LocatedTensor& tensor = *set->second.find(model_.stored_form().stored_name(spec.name));
-    const size_t element = size_of(out.dtype());
     const Tensor part = out.flat(spec.offset, spec.numel);
-    read_in_block_order(spec, element, 0, {static_cast<std::byte*>(part.raw()), part.bytes()},
-                        [&](uint64_t first, std::span<std::byte> bytes) {
-                          tensor.file->read_bytes(*tensor.entry, first * element, bytes);
-                        });
+    read_tensor(set->second, spec, size_of(out.dtype()), 0,
+                {static_cast<std::byte*>(part.raw()), part.bytes()});
   }
   return true;
+}
+
+void SavedPlanes::read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
+  const RunState& state = checkpoint_.state();
+  if (is_moment(plane))
+    return read_tensor(checkpoint_.planes().at(plane), spec,
+                       size_of(element_of(plane, state.dtype, state.moments).dtype), first, out);
+  const Plane of = plane == Plane::exp_avg_scale ? Plane::exp_avg : Plane::exp_avg_sq;
+  const LocatedTensor& scales =
+      *checkpoint_.planes().at(of).find(model_.stored_form().stored_name(spec.name) + kScaleSuffix);
+  scales.file->read_bytes(*scales.entry, static_cast<uint64_t>(first / kStateGroup) * sizeof(bf16), out);
 }
 
 void SavedPlanes::read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) {

@@ -76,8 +76,15 @@ std::optional<std::string> synchronous(TrainSetup& setup) {
   return "zero_optimization.offload_optimizer.schedule: \"synchronous\"";
 }
 
+std::optional<std::string> compact_moments(TrainSetup& setup) {
+  if (std::exchange(setup.moments, MomentFormat::int8) == MomentFormat::int8) return {};
+  if (setup.placement.front() == Placement::device) return {};
+  return "zero_optimization.offload_optimizer.moment_format: \"int8\"";
+}
+
 /// In the order in which they are offered: what costs least first.
-constexpr Knob kKnobs[] = {recompute, offload, one_micro_batch_at_a_time, smaller_micro_batch, synchronous};
+constexpr Knob kKnobs[] = {recompute,           offload,     one_micro_batch_at_a_time,
+                           smaller_micro_batch, synchronous, compact_moments};
 
 bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& table) {
   const MemoryPlan one = plan_memory(a, table), other = plan_memory(b, table);

@@ -114,7 +114,11 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
                                         model_eval_bytes(setup.arch, setup.dtype, window).total());
   plan.device["optimizer"] = device * 3 * sizeof(float);
   plan.device["slots"] = device * element * static_cast<size_t>(setup.slots());
-  plan.host["master"] = plan.host["exp_avg"] = plan.host["exp_avg_sq"] = host * sizeof(float);
+  const StateFormat states{MasterFormat::fp32, setup.moments};
+  plan.host["master"] = plane_bytes(states, StatePlane::master, planes.host_elements);
+  plan.host["exp_avg"] = plan.host["exp_avg_sq"] =
+      plane_bytes(states, StatePlane::moment1, planes.host_elements) +
+      plane_bytes(states, StatePlane::scale1, planes.host_elements);
   plan.host["slots"] = host * element * static_cast<size_t>(setup.slots());
   plan.device["batches"] = plan.host["batches"] = batches;
   plan.device["scalars"] = plan.host["scalars"] = scalars;

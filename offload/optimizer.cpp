@@ -117,8 +117,8 @@ std::string Optimizer::first_bad_tensor(BlockId block, int64_t step) const {
   return parts_.table.block(block).name;
 }
 
-Decay Optimizer::decay_of(const DecayRange& range) const {
-  if (!range.decay || parts_.setup.adam.weight_decay == 0) return Decay::none;
+Decay Optimizer::decay_of(bool decays) const {
+  if (!decays || parts_.setup.adam.weight_decay == 0) return Decay::none;
   return parts_.setup.adam.decoupled ? Decay::decoupled : Decay::l2;
 }
 
@@ -128,10 +128,10 @@ void Optimizer::enqueue_host(BlockId block, int64_t step, const Fence& landed) {
   const Tensor slot = parts_.slots.gradient(block, step);
   const std::string name = parts_.table.block(block).name;
   lane.wait(landed);
-  lane.run({"adam " + name,
-            {slot, states.master, states.exp_avg, states.exp_avg_sq},
-            {slot, states.master, states.exp_avg, states.exp_avg_sq},
-            [this, block, step, slot] { update_on_host(block, step, slot); }});
+  std::vector<Tensor> touched = states.planes();
+  touched.push_back(slot);
+  lane.run(
+      {"adam " + name, touched, touched, [this, block, step, slot] { update_on_host(block, step, slot); }});
   const Fence finished = lane.record();
   lane.run({"publish " + name, {}, {}, [this, block, step, finished] {
               parts_.ring.publish(block, step + 1, finished);
@@ -146,19 +146,37 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
-  for (const DecayRange& range : parts_.table.decay_ranges(block)) {
-    const auto part = [&](Tensor plane) {
-      return std::span(plane.data<float>() + range.begin, static_cast<size_t>(range.count));
-    };
-    const Tensor gradient = slot.flat(range.begin, range.count);
-    adam(parts_.workers, parts_.setup.isa,
-         {part(states.master), part(states.exp_avg), part(states.exp_avg_sq), gradient, gradient},
-         decay_of(range), d.scalars, d.prediction);
-  }
+  const StateFormat format = parts_.setup.format(block);
+  format == StateFormat{} ? update_ranges(d, block, slot) : update_parameters(d, block, slot);
   const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - begin;
   const std::lock_guard lock(mutex_);
   work_.seconds += busy.count();
   work_.parameters += slot.numel();
+}
+
+/// States in fp32: as few passes as there are changes of decay.
+void Optimizer::update_ranges(const Decision& d, BlockId block, Tensor slot) {
+  const BlockStates& states = parts_.states.block(block);
+  for (const DecayRange& range : parts_.table.decay_ranges(block)) {
+    const Tensor gradient = slot.flat(range.begin, range.count);
+    adam(parts_.workers, parts_.setup.isa,
+         {states_of(states, {}, range.begin, range.count), gradient, gradient}, decay_of(range.decay),
+         d.scalars, d.prediction);
+  }
+}
+
+/// Compact states: groups and random bits count from a parameter's element 0.
+void Optimizer::update_parameters(const Decision& d, BlockId block, Tensor slot) {
+  const BlockStates& states = parts_.states.block(block);
+  const StateFormat format = parts_.setup.format(block);
+  for (const ParamSpec& spec : parts_.table.of_block(block)) {
+    if (spec.frozen) continue;
+    const Tensor gradient = slot.flat(spec.offset, spec.numel);
+    const auto parameter = static_cast<uint32_t>(&spec - parts_.table.params().data());
+    adam(parts_.workers, parts_.setup.isa,
+         {states_of(states, format, spec.offset, spec.numel), gradient, gradient}, decay_of(spec.decay),
+         d.scalars, d.prediction, {{parts_.setup.seed, parameter, static_cast<uint32_t>(d.updates)}, 0});
+  }
 }
 
 /// The scalars are known only once the decision is made, so the launch itself is work of the lane.
@@ -183,7 +201,7 @@ void Optimizer::update_on_device(BlockId block, int64_t step, Tensor slot, const
       parts_.device.ops().adam(
           stream,
           {part(states.master), part(states.exp_avg), part(states.exp_avg_sq), part(slot), part(slot)},
-          decay_of(range), d.scalars, {d.prediction});
+          decay_of(range.decay), d.scalars, {d.prediction});
     }
   }
   parts_.ring.publish(block, step + 1, stream.record());

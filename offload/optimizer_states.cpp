@@ -6,11 +6,12 @@ namespace tandem {
 
 namespace {
 
-/// Cuts one allocation into blocks, front to back.
+/// Cuts one allocation into blocks, front to back. Without memory all of its tensors are empty.
 class Cutter {
  public:
   Cutter(void* begin, DType dtype) : next_(static_cast<std::byte*>(begin)), dtype_(dtype) {}
   Tensor cut(int64_t elements) {
+    if (next_ == nullptr) return {};
     const Tensor tensor(next_, dtype_, {elements});
     next_ += tensor.bytes();
     return tensor;
@@ -21,39 +22,80 @@ class Cutter {
   DType dtype_;
 };
 
+DType moment_dtype(MomentFormat format) {
+  switch (format) {
+    case MomentFormat::fp32:
+      return DType::f32;
+    case MomentFormat::bf16:
+      return DType::bf16;
+    case MomentFormat::int8:
+      return DType::u8;
+  }
+  return DType::f32;
+}
+
+/// The plane's bytes of elements [first, first + n) of its block.
+std::span<std::byte> part(const Tensor& plane, StateFormat format, StatePlane kind, int64_t first,
+                          int64_t n) {
+  if (plane.empty()) return {};
+  return {plane.bytes_at(plane_bytes(format, kind, first)), plane_bytes(format, kind, n)};
+}
+
 }  // namespace
+
+std::vector<Tensor> BlockStates::planes() const {
+  std::vector<Tensor> all{master, exp_avg, exp_avg_sq, exp_avg_scale, exp_avg_sq_scale};
+  std::erase_if(all, [](const Tensor& plane) { return plane.empty(); });
+  return all;
+}
+
+AdamStates states_of(const BlockStates& block, StateFormat format, int64_t first, int64_t n) {
+  const auto of = [&](const Tensor& plane, StatePlane kind) { return part(plane, format, kind, first, n); };
+  return {format,
+          of(block.master, StatePlane::master),
+          of(block.exp_avg, StatePlane::moment1),
+          of(block.exp_avg_sq, StatePlane::moment2),
+          of(block.exp_avg_scale, StatePlane::scale1),
+          of(block.exp_avg_sq_scale, StatePlane::scale2)};
+}
 
 OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device,
                                  HostMemory& host)
     : blocks_(static_cast<size_t>(table.block_count())), slots_(static_cast<size_t>(table.block_count())) {
   const PlaneBytes planes = plane_elements(setup, table);
-  const auto bytes = [](int64_t elements, DType dtype) {
-    return static_cast<size_t>(elements) * size_of(dtype);
-  };
   const auto keep = [&](Buffer buffer) { return buffers_.emplace_back(std::move(buffer)).raw(); };
-  const auto plane = [&](Placement where, DType dtype, const char* host_scope,
-                         const char* device_scope) -> void* {
-    const int64_t elements = where == Placement::host ? planes.host_elements : planes.device_elements;
-    if (elements == 0) return nullptr;
-    return keep(where == Placement::host ? host.allocate(bytes(elements, dtype), host_scope)
-                                         : device.allocate(bytes(elements, dtype), device_scope));
+  const auto memory = [&](Placement where, int64_t elements, DType dtype, const char* host_scope,
+                          const char* device_scope) -> void* {
+    const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
+    if (bytes == 0) return nullptr;
+    return keep(where == Placement::host ? host.allocate(bytes, host_scope)
+                                         : device.allocate(bytes, device_scope));
   };
   for (const Placement where : {Placement::host, Placement::device}) {
-    Cutter master(plane(where, DType::f32, "master", "optimizer"), DType::f32);
-    Cutter exp_avg(plane(where, DType::f32, "exp_avg", "optimizer"), DType::f32);
-    Cutter exp_avg_sq(plane(where, DType::f32, "exp_avg_sq", "optimizer"), DType::f32);
+    const int64_t elements = where == Placement::host ? planes.host_elements : planes.device_elements;
+    const MomentFormat format = where == Placement::host ? setup.moments : MomentFormat::fp32;
+    const int64_t groups = format == MomentFormat::int8 ? elements / kStateGroup : 0;
+    const auto cutter = [&](int64_t count, DType dtype, const char* scope) {
+      return Cutter(memory(where, count, dtype, scope, "optimizer"), dtype);
+    };
+    Cutter master = cutter(elements, DType::f32, "master");
+    Cutter exp_avg = cutter(elements, moment_dtype(format), "exp_avg");
+    Cutter exp_avg_sq = cutter(elements, moment_dtype(format), "exp_avg_sq");
+    Cutter scale = cutter(groups, DType::bf16, "exp_avg"),
+           scale_sq = cutter(groups, DType::bf16, "exp_avg_sq");
     std::vector<Cutter> slots;
     for (int i = 0; i < setup.slots(); ++i) {
-      void* memory = plane(where, setup.dtype, "slots", "slots");
-      if (where == Placement::host && memory != nullptr)
-        pins_.push_back(device.pin({static_cast<std::byte*>(memory), buffers_.back().bytes()}));
-      slots.emplace_back(memory, setup.dtype);
+      void* slot = memory(where, elements, setup.dtype, "slots", "slots");
+      if (where == Placement::host && slot != nullptr)
+        pins_.push_back(device.pin({static_cast<std::byte*>(slot), buffers_.back().bytes()}));
+      slots.emplace_back(slot, setup.dtype);
     }
     for (BlockId id = 0; id < table.block_count(); ++id) {
       const auto i = static_cast<size_t>(id);
       if (setup.placement.at(i) != where) continue;
       const int64_t numel = table.block(id).trained;
-      blocks_[i] = {master.cut(numel), exp_avg.cut(numel), exp_avg_sq.cut(numel)};
+      blocks_[i] = {master.cut(numel), exp_avg.cut(numel), exp_avg_sq.cut(numel),
+                    scale.cut(numel / kStateGroup), scale_sq.cut(numel / kStateGroup)};
       for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
     }
   }

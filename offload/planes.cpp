@@ -1,12 +1,46 @@
 #include "offload/planes.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "cpu_adam/host_reduce.h"
+#include "cpu_adam/state_convert.h"
 #include "offload/memory_plan.h"
 
 namespace tandem {
+
+namespace {
+
+constexpr int64_t kConverted = int64_t{1} << 18;  // elements of a format's change at once
+
+/// States of n elements in some format, in memory of their own.
+class StatePiece {
+ public:
+  StatePiece(StateFormat format, int64_t n) : format_(format) {
+    for (size_t i = 0; i < kStatePlanes; ++i)
+      planes_[i].resize(plane_bytes(format, static_cast<StatePlane>(i), n));
+  }
+  [[nodiscard]] AdamStates states() {
+    return {format_, planes_[0], planes_[1], planes_[2], planes_[3], planes_[4]};
+  }
+
+ private:
+  StateFormat format_;
+  std::array<std::vector<std::byte>, kStatePlanes> planes_;
+};
+
+void read_moments(PlaneSource& source, const ParamSpec& spec, int64_t first, const AdamStates& into) {
+  for (const auto& [plane, bytes] : {std::pair{Plane::exp_avg, into.moment1},
+                                     {Plane::exp_avg_sq, into.moment2},
+                                     {Plane::exp_avg_scale, into.scale1},
+                                     {Plane::exp_avg_sq_scale, into.scale2}})
+    if (!bytes.empty()) source.read_moments(plane, spec, first, bytes);
+}
+
+}  // namespace
 
 bool FreshPlanes::read(Plane plane, BlockId block, Tensor out) {
   if (plane != Plane::master) return false;
@@ -36,18 +70,64 @@ void PlaneMover::upload(Tensor into, Tensor staged) {
 void PlaneMover::load_states(PlaneSource& source) {
   for (BlockId block = 0; block < table_.block_count(); ++block) {
     if (table_.block(block).trained == 0) continue;
-    const BlockStates& states = states_.block(block);
-    const bool host = on_host(block);
-    const auto load = [&](Plane plane, Tensor into) {
-      const Tensor landing = host ? into : staging_.tensor(DType::f32, {into.numel()});
-      std::memset(landing.raw(), 0, landing.bytes());
-      const bool there = source.read(plane, block, landing);
-      ASSERT(there || plane != Plane::master, "no masters for block {}", block);
-      if (!host) upload(into, landing);
-    };
-    load(Plane::master, states.master);
-    load(Plane::exp_avg, states.exp_avg);
-    load(Plane::exp_avg_sq, states.exp_avg_sq);
+    load_master(source, block);
+    load_moments(source, block);
+  }
+}
+
+void PlaneMover::load_master(PlaneSource& source, BlockId block) {
+  const Tensor master = states_.block(block).master;
+  const bool host = on_host(block);
+  const Tensor landing = host ? master : staging_.tensor(DType::f32, {master.numel()});
+  std::memset(landing.raw(), 0, landing.bytes());
+  const bool there = source.read(Plane::master, block, landing);
+  ASSERT(there, "no masters for block {}", block);
+  if (!host) upload(master, landing);
+}
+
+void PlaneMover::load_moments(PlaneSource& source, BlockId block) {
+  const BlockStates& states = states_.block(block);
+  if (!on_host(block))  // host memory comes zeroed
+    for (const Tensor plane : {states.exp_avg, states.exp_avg_sq}) stream_.fill_zero(plane);
+  const std::optional<MomentFormat> moments = source.moments();
+  if (!moments) return stream_.record().wait();
+  const StateFormat stored{MasterFormat::fp32, *moments}, held = setup_.format(block);
+  for (const ParamSpec& spec : table_.of_block(block)) {
+    if (spec.frozen) continue;
+    if (on_host(block) && stored == held) {
+      read_moments(source, spec, 0, states_of(states, held, spec.offset, spec.numel));
+      continue;
+    }
+    // A transposed one is read whole each time.
+    const int64_t piece = spec.transposed ? spec.numel : kConverted;
+    for (int64_t first = 0; first < spec.numel; first += piece)
+      convert_moments(source, stored, spec, first, std::min(piece, spec.numel - first));
+  }
+}
+
+/// By way of fp32. What is rounded is rounded by random bits that no update draws.
+void PlaneMover::convert_moments(PlaneSource& source, StateFormat stored, const ParamSpec& spec,
+                                 int64_t first, int64_t count) {
+  StatePiece piece(stored, count);
+  read_moments(source, spec, first, piece.states());
+  std::vector<float> masters(static_cast<size_t>(count)), exp_avg(masters.size()), exp_avg_sq(masters.size());
+  decode_states(workers_, piece.states(), {}, {masters, exp_avg, exp_avg_sq});
+  const int64_t at = spec.offset + first;
+  if (!on_host(spec.block)) return upload_moments(spec.block, at, exp_avg, exp_avg_sq);
+  const BlockStates& states = states_.block(spec.block);
+  std::copy_n(states.master.data<float>() + at, count, masters.begin());
+  const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
+  encode_states(workers_, states_of(states, setup_.format(spec.block), at, count), {},
+                {masters, exp_avg, exp_avg_sq}, {{setup_.seed, parameter, UINT32_MAX}, first});
+}
+
+void PlaneMover::upload_moments(BlockId block, int64_t first, std::span<const float> exp_avg,
+                                std::span<const float> exp_avg_sq) {
+  const BlockStates& states = states_.block(block);
+  for (const auto& [plane, values] : {std::pair{states.exp_avg, exp_avg}, {states.exp_avg_sq, exp_avg_sq}}) {
+    const Tensor staged = staging_.tensor(DType::f32, {static_cast<int64_t>(values.size())});
+    std::memcpy(staged.raw(), values.data(), values.size_bytes());
+    upload(plane.flat(first, staged.numel()), staged);
   }
 }
 

@@ -11,21 +11,28 @@ namespace tandem {
 
 /// One plane of one block, as checkpoints know it.
 enum class Plane : uint8_t {
-  master,      ///< fp32
-  exp_avg,     ///< fp32
-  exp_avg_sq,  ///< fp32
-  weights,     ///< training dtype: the rounded master
-  lagged,      ///< training dtype: what the next forward reads, at lag 1
-  predicted,   ///< training dtype: the saved version as it was published, where it was predicted
+  master,            ///< fp32
+  exp_avg,           ///< as BlockStates hold it
+  exp_avg_sq,        ///< as BlockStates hold it
+  weights,           ///< training dtype: the rounded master
+  lagged,            ///< training dtype: what the next forward reads, at lag 1
+  predicted,         ///< training dtype: the saved version as it was published, where it was predicted
+  exp_avg_scale,     ///< bf16, one for each group of kStateGroup elements; with int8 moments only
+  exp_avg_sq_scale,  ///< the same of exp_avg_sq
 };
 
 /// Where the planes of a run come from when it starts: a fresh model, or a checkpoint.
 class PlaneSource {
  public:
   virtual ~PlaneSource() = default;
-  /// Fills the block's plane, [trained elements] on the host, fp32 or the training dtype; padding stays zero
-  /// (out comes zeroed). False, with nothing written: there is no such plane.
+  /// Fills the block's masters (fp32) or one of its planes of weights (training dtype), [trained elements] on
+  /// the host; padding stays zero (out comes zeroed). False, with nothing written: there is no such plane.
   virtual bool read(Plane plane, BlockId block, Tensor out) = 0;
+  /// The format of the moments; nothing where there are none, which are zero then.
+  [[nodiscard]] virtual std::optional<MomentFormat> moments() const = 0;
+  /// Fills out with the bytes of a parameter's plane of moments or of their scales in that format, from
+  /// element `first` of the parameter on (a multiple of kStateGroup for scales).
+  virtual void read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) = 0;
   /// Fills out with a frozen parameter's weights from `first` on, in fp32.
   virtual void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) = 0;
 };
@@ -35,6 +42,10 @@ class FreshPlanes : public PlaneSource {
  public:
   FreshPlanes(const ParamTable& table, WeightSource& weights) : table_(table), weights_(weights) {}
   bool read(Plane plane, BlockId block, Tensor out) override;
+  [[nodiscard]] std::optional<MomentFormat> moments() const override { return std::nullopt; }
+  void read_moments(Plane, const ParamSpec&, int64_t, std::span<std::byte>) override {
+    ASSERT(false, "a fresh model has no moments");
+  }
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
     weights_.read(spec, first, out);
   }
@@ -63,6 +74,12 @@ class PlaneMover {
   void read(Tensor from, Placement where, Tensor out);
 
  private:
+  void load_master(PlaneSource& source, BlockId block);
+  void load_moments(PlaneSource& source, BlockId block);
+  void convert_moments(PlaneSource& source, StateFormat stored, const ParamSpec& spec, int64_t first,
+                       int64_t count);
+  void upload_moments(BlockId block, int64_t first, std::span<const float> exp_avg,
+                      std::span<const float> exp_avg_sq);
   [[nodiscard]] bool on_host(BlockId block) const {
     return setup_.placement.at(static_cast<size_t>(block)) == Placement::host;
   }

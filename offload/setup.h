@@ -6,6 +6,7 @@
 
 #include "core/base/cpu_features.h"
 #include "core/math/adam_formula.h"
+#include "core/math/state_formats.h"
 #include "core/model/arch.h"
 #include "core/model/model.h"
 #include "core/model/params.h"
@@ -34,6 +35,8 @@ struct TrainSetup {
   float prediction = 0;              ///< delayed: factor of `correction: predict`; 0 = correction none
   std::vector<Placement> placement;  ///< of each block
   AdamHyper adam;
+  MomentFormat moments = MomentFormat::fp32;  ///< of blocks whose states are on the host; else fp32
+  uint64_t seed = 0;                          ///< of the random bits of compact states
   std::function<double(int64_t updates_before)> lr;
   double clip = 0;  ///< global norm; 0 = off
   OnNonfinite on_nonfinite = OnNonfinite::skip;
@@ -45,6 +48,11 @@ struct TrainSetup {
   [[nodiscard]] int64_t group() const { return order == Order::layer_major ? micro_batches : 1; }
   [[nodiscard]] int64_t groups() const { return micro_batches / group(); }
   [[nodiscard]] int64_t tokens_per_micro_batch() const { return micro_batch * length; }
+  /// How a block's states are held.
+  [[nodiscard]] StateFormat format(BlockId block) const {
+    const bool host = placement.at(static_cast<size_t>(block)) == Placement::host;
+    return {MasterFormat::fp32, host ? moments : MomentFormat::fp32};
+  }
   /// Gradient slots of a block: a second one where a version may wait for its upload while the next gradient
   /// lands.
   [[nodiscard]] int slots() const { return policy.schedule == Schedule::delayed ? 2 : 1; }

@@ -206,6 +206,9 @@ class Trainer::Impl {
         return policy_.lag(next_) == 1 && next_ > 0;
       case Plane::predicted:
         return next_ > start_ ? optimizer_->decision(next_ - 1).prediction > 0 : start_predicted_;
+      case Plane::exp_avg_scale:
+      case Plane::exp_avg_sq_scale:
+        return setup_.moments == MomentFormat::int8;
       default:
         return true;
     }
@@ -228,6 +231,10 @@ class Trainer::Impl {
         return read(states.exp_avg, where);
       case Plane::exp_avg_sq:
         return read(states.exp_avg_sq, where);
+      case Plane::exp_avg_scale:
+        return read(states.exp_avg_scale, where);
+      case Plane::exp_avg_sq_scale:
+        return read(states.exp_avg_sq_scale, where);
       case Plane::lagged:
         return read(ring_->device_weights(block), Placement::device);
       case Plane::predicted:

@@ -69,8 +69,8 @@ class Trainer {
   /// After quiesce(): what a checkpoint holds.
   [[nodiscard]] TrainState state() const;
   [[nodiscard]] bool has_plane(Plane plane) const;
-  /// out: elements of the block from `first` on, on the host; fp32 for states, the training dtype for
-  /// weights. Frozen elements are among the weights only; no read crosses the line between them and the
+  /// out: elements of the block from `first` on (of scales: of the plane), on the host, in the dtype that the
+  /// plane has. Frozen elements are among the weights only; no read crosses the line between them and the
   /// trained ones. With the staging of begin_reading().
   void begin_reading();
   void read_plane(Plane plane, BlockId block, Tensor out, int64_t first = 0);

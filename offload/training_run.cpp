@@ -355,6 +355,7 @@ class Run {
     state.data = data_files_;
     state.config_hash = hash_of(resolved_);
     state.states = config_.checkpoint.states;
+    state.moments = setup_.moments;
     return state;
   }
 

@@ -9,7 +9,7 @@
 #if defined(__CUDACC__)
 #define TANDEM_HD __host__ __device__ __forceinline__
 #else
-#define TANDEM_HD inline
+#define TANDEM_HD [[gnu::always_inline]] inline
 #endif
 
 namespace tandem {

@@ -12,6 +12,7 @@
 #include "core/base/dtype.h"
 #include "core/data/token_format.h"
 #include "core/io/json.h"
+#include "core/math/state_formats.h"
 #include "core/run/loss_scale.h"
 #include "core/run/lr_schedule.h"
 
@@ -68,6 +69,7 @@ struct Config {
     int64_t warmup_steps = 0;                   ///< at lag 0, before delayed and after an overflow
     Correction correction = Correction::predict;
     double prediction = 0;
+    MomentFormat moments = MomentFormat::fp32;  ///< fp32 where device is none
   } offload_optimizer;
 
   struct Train {

@@ -176,7 +176,7 @@ std::vector<Field> zero_fields() {
        .fallback = "\"fp32\"", .choices = {"fp32"}, .later_choices = {"split", "ulp8"},
        .meaning = "format of the master weights"},
       {.key = "zero_optimization.offload_optimizer.moment_format", .kind = Kind::choice,
-       .fallback = "\"fp32\"", .choices = {"fp32"}, .later_choices = {"bf16", "int8"},
+       .fallback = "\"fp32\"", .choices = {"fp32", "bf16", "int8"}, .slot = MEMBER(offload_optimizer.moments),
        .meaning = "format of both moments"},
       {.key = "zero_optimization.offload_param.device", .kind = Kind::choice, .fallback = "\"none\"",
        .origin = kDeepSpeed, .choices = {"none"}, .later_choices = {"cpu", "nvme"},

@@ -130,6 +130,12 @@ void resolve_offload(Reading& reading) {
     offload.schedule = Config::OffloadOptimizer::Schedule::synchronous;
     reading.ignore(kSchedule, "nothing is offloaded");
   }
+  constexpr std::string_view kMoments = "zero_optimization.offload_optimizer.moment_format";
+  if (offload.device == Device::none && offload.moments != MomentFormat::fp32 && reading.usable(kMoments))
+    reading.fail(kMoments,
+                 fmt::format("{} \"{}\" is of an optimizer on the host, and nothing is offloaded", kMoments,
+                             row_of(offload.moments).name),
+                 fmt::format("\"fp32\", or {} \"cpu\"", kDevice));
   constexpr std::string_view kParam = "zero_optimization.offload_param";
   if (reading.given(kParam) && !reading.given("zero_optimization.offload_param.device") &&
       reading.usable(kParam))

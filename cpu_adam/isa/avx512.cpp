@@ -14,12 +14,57 @@ namespace {
 
 struct Avx512 {
   using Batch = xsimd::batch<float, xsimd::avx512f>;
+  using WordBatch = xsimd::batch<uint32_t, xsimd::avx512f>;
   using Value = Lanes<Avx512>;
+  using Word = WordLanes<Avx512>;
+  using Mask = __mmask16;
+  using Counters = SpreadWords<Avx512>;
   static constexpr int64_t kLanes = 16;
 
   static Batch fused(Batch a, Batch b, Batch c) { return _mm512_fmadd_ps(a, b, c); }
   static Batch root(Batch a) { return _mm512_sqrt_ps(a); }
   static Batch quotient(Batch a, Batch b) { return _mm512_div_ps(a, b); }
+  static Batch least(Batch a, Batch b) { return _mm512_min_ps(a, b); }  // b where one is NaN
+  static Batch greatest(Batch a, Batch b) { return _mm512_max_ps(a, b); }
+  static Mask is_nan(Batch a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+  static Mask is_zero(Batch a) { return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_EQ_OQ); }
+  static WordBatch bits_of(Batch a) { return _mm512_castps_si512(a); }
+  static WordBatch whole(Batch a) { return _mm512_cvttps_epi32(a); }
+
+  static Batch float_of(WordBatch a) { return _mm512_castsi512_ps(a); }
+  static Batch signed_float(WordBatch a) { return _mm512_cvtepi32_ps(a); }
+  static WordBatch choose(Mask where, WordBatch yes, WordBatch no) {
+    return _mm512_mask_mov_epi32(no, where, yes);
+  }
+  static WordBatch greatest(WordBatch a, WordBatch b) { return _mm512_max_epu32(a, b); }
+  template <int kBits>
+  static WordBatch shift_left(WordBatch a) {
+    return _mm512_slli_epi32(a, kBits);
+  }
+  template <int kBits>
+  static WordBatch shift_right(WordBatch a) {
+    return _mm512_srli_epi32(a, kBits);
+  }
+  static WordBatch product(WordBatch a, WordBatch b) { return _mm512_mul_epu32(a, b); }
+  static WordBatch upper_halves(WordBatch a) { return _mm512_srli_epi64(a, 32); }
+  static Word joined(Counters a) {
+    return WordBatch(_mm512_mask_mov_epi32(a.even, 0xAAAA, _mm512_slli_epi64(a.odd, 32)));
+  }
+  static uint32_t largest(Word a) { return _mm512_reduce_max_epu32(a.x); }
+  static Counters lane_numbers() {
+    return {_mm512_setr_epi32(0, 0, 2, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0),
+            _mm512_setr_epi32(1, 0, 3, 0, 5, 0, 7, 0, 9, 0, 11, 0, 13, 0, 15, 0)};
+  }
+
+  static Word load_words(const uint16_t* x) { return WordBatch(_mm512_cvtepu16_epi32(halves(x))); }
+  static Word load_words(const uint8_t* x) { return WordBatch(_mm512_cvtepu8_epi32(quarters(x))); }
+  static Word load_words(const int8_t* x) { return WordBatch(_mm512_cvtepi8_epi32(quarters(x))); }
+  /// The words must fit.
+  static void store_words(uint16_t* to, Word x) { keep(to, _mm512_cvtepi32_epi16(x.x)); }
+  static void stream_words(uint16_t* to, Word x) { stream(to, _mm512_cvtepi32_epi16(x.x)); }
+  static void store_words(uint8_t* to, Word x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x.x));
+  }
 
   static Value load(const float* x) { return Batch(_mm512_loadu_ps(x)); }
   static Value load(const bf16* x) {
@@ -29,26 +74,38 @@ struct Avx512 {
 
   static void store(float* to, Value x) { _mm512_storeu_ps(to, x.x); }
   static void store_weight(float* to, Value x) { store(to, x); }
+  static void stream_weight(float* to, Value x) { _mm512_stream_ps(to, x.x); }
+  template <class T>
+  static void store_weight(T* to, Value x) {
+    keep(to, rounded(to, x));
+  }
+  template <class T>
+  static void stream_weight(T* to, Value x) {
+    stream(to, rounded(to, x));
+  }
+  static void fence() { _mm_sfence(); }
   /// Half away from zero; NaN keeps its upper bits and becomes quiet.
-  static void store_weight(bf16* to, Value value) {
+  static __m256i rounded(const bf16*, Value value) {
     const __m512 x = value.x;
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
     const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
-    keep(to, _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nans(x), quiet)));
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nans(x), quiet));
   }
   /// Nearest even; every NaN becomes sign | 0x7E00.
-  static void store_weight(f16* to, Value value) {
+  static __m256i rounded(const f16*, Value value) {
     const __m512 x = value.x;
     const __m256i rounded = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m256i sign = _mm256_and_si256(rounded, _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
     const __m256i quiet = _mm256_or_si256(sign, _mm256_set1_epi16(0x7E00));
-    keep(to, _mm256_mask_mov_epi16(rounded, nans(x), quiet));
+    return _mm256_mask_mov_epi16(rounded, nans(x), quiet);
   }
 
  private:
   static __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+  static __m128i quarters(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
   static __m256i halves(const void* x) { return _mm256_loadu_si256(static_cast<const __m256i*>(x)); }
+  static void stream(void* to, __m256i x) { _mm256_stream_si256(static_cast<__m256i*>(to), x); }
   static void keep(void* to, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }
 };
 

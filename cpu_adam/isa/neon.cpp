@@ -13,12 +13,68 @@ namespace {
 
 struct Neon {
   using Batch = xsimd::batch<float, xsimd::neon64>;
+  using WordBatch = xsimd::batch<uint32_t, xsimd::neon64>;
   using Value = Lanes<Neon>;
+  using Word = WordLanes<Neon>;
+  using Counters = Word;
+  using Mask = uint32x4_t;  // all bits of a lane
+  struct Product {
+    uint32x4_t high, low;
+  };
   static constexpr int64_t kLanes = 4;
 
   static Batch fused(Batch a, Batch b, Batch c) { return Batch(vfmaq_f32(c, a, b)); }
   static Batch root(Batch a) { return Batch(vsqrtq_f32(a)); }
   static Batch quotient(Batch a, Batch b) { return Batch(vdivq_f32(a, b)); }
+  static Batch least(Batch a, Batch b) { return Batch(vbslq_f32(vcltq_f32(a, b), a, b)); }
+  static Batch greatest(Batch a, Batch b) { return Batch(vbslq_f32(vcgtq_f32(a, b), a, b)); }
+  static Mask is_nan(Batch a) { return vmvnq_u32(vceqq_f32(a, a)); }
+  static Mask is_zero(Batch a) { return vceqzq_f32(a); }
+  static WordBatch bits_of(Batch a) { return WordBatch(vreinterpretq_u32_f32(a)); }
+  static WordBatch whole(Batch a) { return WordBatch(vcvtq_u32_f32(a)); }
+
+  static Batch float_of(WordBatch a) { return Batch(vreinterpretq_f32_u32(a)); }
+  static Batch signed_float(WordBatch a) { return Batch(vcvtq_f32_s32(vreinterpretq_s32_u32(a))); }
+  static WordBatch choose(Mask where, WordBatch yes, WordBatch no) {
+    return WordBatch(vbslq_u32(where, yes, no));
+  }
+  static WordBatch greatest(WordBatch a, WordBatch b) { return WordBatch(vmaxq_u32(a, b)); }
+  template <int kBits>
+  static WordBatch shift_left(WordBatch a) {
+    return WordBatch(vshlq_n_u32(a, kBits));
+  }
+  template <int kBits>
+  static WordBatch shift_right(WordBatch a) {
+    return WordBatch(vshrq_n_u32(a, kBits));
+  }
+  static Product wide_product(WordBatch a, WordBatch b) {
+    const uint32x4_t first = vreinterpretq_u32_u64(vmull_u32(vget_low_u32(a), vget_low_u32(b)));
+    const uint32x4_t second = vreinterpretq_u32_u64(vmull_high_u32(a, b));
+    return {vuzp2q_u32(first, second), vuzp1q_u32(first, second)};
+  }
+  static uint32_t largest(Word a) { return vmaxvq_u32(a.x); }
+  static Word joined(Counters a) { return a; }
+  static Counters lane_numbers() {
+    constexpr uint32_t kNumbers[] = {0, 1, 2, 3};
+    return WordBatch(vld1q_u32(kNumbers));
+  }
+
+  static Word load_words(const uint16_t* x) { return WordBatch(vmovl_u16(halves(x))); }
+  static Word load_words(const uint8_t* x) {
+    const uint8x8_t four = vreinterpret_u8_u32(vdup_n_u32(quarters(x)));
+    return WordBatch(vmovl_u16(vget_low_u16(vmovl_u8(four))));
+  }
+  static Word load_words(const int8_t* x) {
+    const int8x8_t four = vreinterpret_s8_u32(vdup_n_u32(quarters(x)));
+    return WordBatch(vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(vmovl_s8(four)))));
+  }
+  /// The words must fit.
+  static void store_words(uint16_t* to, Word x) { keep(to, vmovn_u32(x.x)); }
+  static void store_words(uint8_t* to, Word x) {
+    const uint16x4_t half = vmovn_u32(x.x);
+    const uint32_t four = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(half, half))), 0);
+    std::memcpy(to, &four, sizeof four);
+  }
 
   static Value load(const float* x) { return Batch(vld1q_f32(x)); }
   static Value load(const bf16* x) { return Batch(vreinterpretq_f32_u32(vshll_n_u16(halves(x), 16))); }
@@ -40,9 +96,22 @@ struct Neon {
     keep(to, vbsl_u16(numbers(value.x), rounded, quiet));
   }
 
+  // Plain stores, which the hardware gathers.
+  template <class T>
+  static void stream_weight(T* to, Value x) {
+    store_weight(to, x);
+  }
+  static void stream_words(uint16_t* to, Word x) { store_words(to, x); }
+  static void fence() {}
+
  private:
   /// All ones where x is not NaN.
   static uint16x4_t numbers(float32x4_t x) { return vmovn_u32(vceqq_f32(x, x)); }
+  static uint32_t quarters(const void* x) {
+    uint32_t out;
+    std::memcpy(&out, x, sizeof out);
+    return out;
+  }
   static uint16x4_t halves(const void* x) {
     uint16x4_t out;
     std::memcpy(&out, x, sizeof out);

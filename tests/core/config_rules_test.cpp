@@ -138,6 +138,14 @@ TEST(ConfigRules, OneOfTwo) {
   EXPECT_EQ(errors_with({"data.eval=e", "data.eval_split=0"}), Strings{});
 }
 
+TEST(ConfigMoments, CompactOnesAreOfAnOptimizerOnTheHost) {
+  const std::string offload = "zero_optimization.offload_optimizer.", moments = offload + "moment_format";
+  EXPECT_EQ(error_with({moments + "=int8", offload + "device=none"}),
+            moments + " \"int8\" is of an optimizer on the host, and nothing is offloaded | --set " +
+                moments + " | \"fp32\", or " + offload + "device \"cpu\"");
+  EXPECT_EQ(errors_with({moments + "=fp32", offload + "device=none"}), Strings{});
+}
+
 TEST(ConfigCheckpoint, TheBestIsOnlyKeptWhereEveryEvaluationIsOnASave) {
   const auto with_best = [](const std::string& every, const std::string& eval_every, bool eval_set = true) {
     Strings sets = {"checkpoint.keep_best=true", "checkpoint.every=" + every,

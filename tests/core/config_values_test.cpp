@@ -92,6 +92,10 @@ TEST(ConfigValues, EveryEnumeratorHasItsName) {
                          "zero_optimization.offload_optimizer.correction=none"});
   EXPECT_EQ(c.offload_optimizer.schedule, Offload::Schedule::delayed);
   EXPECT_EQ(c.offload_optimizer.correction, Offload::Correction::none);
+  for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::int8})
+    EXPECT_EQ(with({fmt::format("zero_optimization.offload_optimizer.moment_format={}", row_of(format).name)})
+                  .offload_optimizer.moments,
+              format);
   EXPECT_EQ(with({"bf16.enabled=true"}).dtype(), DType::bf16);
   EXPECT_EQ(with({"fp16.enabled=true"}).dtype(), DType::f16);
 }
@@ -186,8 +190,7 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
        offload + "device \"nvme\" is not supported yet | --set " + offload + "device | \"none\" or \"cpu\""},
       {offload + "master_format=split", "not supported yet"},
       {offload + "master_format=fp32", ""},
-      {offload + "moment_format=int8", "not supported yet"},
-      {offload + "moment_format=fp32", ""},
+      {offload + "moment_format=int8", ""},
       {offload + "ratio=0.5", "ratio 0.5 is not supported yet"},
       {offload + "staleness_limit=0", ""},
       {offload + "staleness_limit=0.1", "staleness_limit 0.1 is not supported yet"},

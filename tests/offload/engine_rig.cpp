@@ -13,9 +13,14 @@ namespace tandem::testing {
 namespace {
 
 const std::map<Plane, const char*>& plane_names() {
-  static const std::map<Plane, const char*> names{
-      {Plane::master, "master"},   {Plane::exp_avg, "exp_avg"}, {Plane::exp_avg_sq, "exp_avg_sq"},
-      {Plane::weights, "weights"}, {Plane::lagged, "lagged"},   {Plane::predicted, "predicted"}};
+  static const std::map<Plane, const char*> names{{Plane::master, "master"},
+                                                  {Plane::exp_avg, "exp_avg"},
+                                                  {Plane::exp_avg_sq, "exp_avg_sq"},
+                                                  {Plane::weights, "weights"},
+                                                  {Plane::lagged, "lagged"},
+                                                  {Plane::predicted, "predicted"},
+                                                  {Plane::exp_avg_scale, "exp_avg_scale"},
+                                                  {Plane::exp_avg_sq_scale, "exp_avg_sq_scale"}};
   return names;
 }
 
@@ -35,7 +40,8 @@ class FilledWeights : public WeightSource {
 
 class SavedPlanes : public PlaneSource {
  public:
-  SavedPlanes(const std::map<Plane, PlaneBits>& planes, DType dtype) : planes_(planes), dtype_(dtype) {}
+  SavedPlanes(const std::map<Plane, PlaneBits>& planes, const EngineOptions& options)
+      : planes_(planes), dtype_(options.dtype), moments_(options.moments) {}
   bool read(Plane plane, BlockId block, Tensor out) override {
     const auto found = planes_.find(plane);
     if (found == planes_.end()) return false;
@@ -43,6 +49,13 @@ class SavedPlanes : public PlaneSource {
     ASSERT(bits.size() == out.bytes(), "a plane of {} bytes read as {}", bits.size(), out.bytes());
     std::memcpy(out.raw(), bits.data(), bits.size());
     return true;
+  }
+  [[nodiscard]] std::optional<MomentFormat> moments() const override { return moments_; }
+  void read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override {
+    const bool scales = plane == Plane::exp_avg_scale || plane == Plane::exp_avg_sq_scale;
+    const StatePlane kind = scales ? StatePlane::scale1 : StatePlane::moment1;
+    const size_t at = plane_bytes({MasterFormat::fp32, moments_}, kind, spec.offset + first);
+    std::memcpy(out.data(), planes_.at(plane).at(static_cast<size_t>(spec.block)).data() + at, out.size());
   }
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
     const std::byte* bits = planes_.at(Plane::weights).at(static_cast<size_t>(spec.block)).data();
@@ -58,6 +71,7 @@ class SavedPlanes : public PlaneSource {
  private:
   const std::map<Plane, PlaneBits>& planes_;
   const DType dtype_;
+  const MomentFormat moments_;
 };
 
 std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
@@ -132,6 +146,8 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
     setup.placement.push_back(host ? Placement::host : Placement::device);
   }
   setup.adam = options.adam;
+  setup.moments = options.moments;
+  setup.seed = options.seed;
   setup.lr = options.lr;
   setup.clip = options.clip;
   setup.on_nonfinite = options.on_nonfinite;
@@ -193,7 +209,9 @@ EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr)
 }
 
 EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
-  SavedPlanes planes(saved.planes, setup_.dtype);
+  EngineOptions stored = options;
+  stored.moments = saved.moments;
+  SavedPlanes planes(saved.planes, stored);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
 }
 
@@ -214,20 +232,43 @@ void EngineRig::take_reports() {
 }
 
 PlaneBits EngineRig::plane(Plane plane) {
-  const bool state = plane == Plane::master || plane == Plane::exp_avg || plane == Plane::exp_avg_sq;
-  const DType dtype = state ? DType::f32 : setup_.dtype;
   PlaneBits bits;
   trainer_->begin_reading();
   for (BlockId block = 0; block < table_.block_count(); ++block) {
     const int64_t trained = table_.block(block).trained,
                   numel = plane == Plane::weights ? table_.block(block).numel : trained;
-    std::vector<std::byte>& bytes = bits.emplace_back(static_cast<size_t>(numel) * size_of(dtype));
-    const Tensor all(bytes.data(), dtype, {numel});
-    if (trained > 0) trainer_->read_plane(plane, block, all.flat(0, trained));
+    const bool scales = plane == Plane::exp_avg_scale || plane == Plane::exp_avg_sq_scale;
+    const MomentFormat moments = setup_.format(block).moments;
+    if (scales && moments != MomentFormat::int8) {  // a block whose states are on the device
+      bits.emplace_back();
+      continue;
+    }
+    const DType dtype = dtype_of(plane, moments);
+    const int64_t per = scales ? kStateGroup : 1;
+    std::vector<std::byte>& bytes = bits.emplace_back(static_cast<size_t>(numel / per) * size_of(dtype));
+    const Tensor all(bytes.data(), dtype, {numel / per});
+    if (trained > 0) trainer_->read_plane(plane, block, all.flat(0, trained / per));
     if (numel > trained) trainer_->read_plane(plane, block, all.flat(trained, numel - trained), trained);
   }
   trainer_->end_reading();
   return bits;
+}
+
+DType EngineRig::dtype_of(Plane plane, MomentFormat moments) const {
+  switch (plane) {
+    case Plane::master:
+      return DType::f32;
+    case Plane::exp_avg:
+    case Plane::exp_avg_sq:
+      return moments == MomentFormat::fp32   ? DType::f32
+             : moments == MomentFormat::bf16 ? DType::bf16
+                                             : DType::u8;
+    case Plane::exp_avg_scale:
+    case Plane::exp_avg_sq_scale:
+      return DType::bf16;
+    default:
+      return setup_.dtype;
+  }
 }
 
 Outcome EngineRig::outcome() {

@@ -8,6 +8,7 @@
 #include "core/math/adam_formula.h"
 #include "core/math/reduce_tree.h"
 #include "core/run/loss_scale.h"
+#include "cpu_adam/state_convert.h"
 #include "tests/offload/golden_weights.h"
 #include "tests/offload/serial_model.h"
 
@@ -68,6 +69,57 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {begin, begin + values.size() * sizeof(T)};
 }
 
+/// Moments of every block in a compact format. What the fp32 arrays hold between decode() and encode() is
+/// theirs.
+class CompactMoments {
+ public:
+  CompactMoments(const EngineOptions& options, const ParamTable& table)
+      : format_{MasterFormat::fp32, options.moments}, seed_(options.seed), table_(table) {
+    for (const BlockSpec& block : table.blocks()) {
+      auto& planes = planes_.emplace_back();
+      for (size_t i = 0; i < kStatePlanes; ++i)
+        planes[i].resize(plane_bytes(format_, static_cast<StatePlane>(i), block.numel));
+    }
+  }
+  [[nodiscard]] bool used() const { return format_.moments != MomentFormat::fp32; }
+
+  void decode(const ParamSpec& spec, std::span<float> m, std::span<float> v) {
+    std::vector<float> masters(m.size());
+    decode_states(*workers_, states(spec), {}, {masters, m, v});
+  }
+  void encode(const ParamSpec& spec, std::span<float> m, std::span<float> v, int64_t t) {
+    std::vector<float> masters(m.size());
+    const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
+    encode_states(*workers_, states(spec), {}, {masters, m, v},
+                  {{seed_, parameter, static_cast<uint32_t>(t)}, 0});
+  }
+  [[nodiscard]] PlaneBits plane(StatePlane plane) const {
+    PlaneBits bits;
+    for (const auto& planes : planes_) bits.push_back(planes[static_cast<size_t>(plane)]);
+    return bits;
+  }
+
+ private:
+  AdamStates states(const ParamSpec& spec) {
+    auto& planes = planes_[static_cast<size_t>(spec.block)];
+    const auto part = [&](StatePlane plane) {
+      return std::span(planes[static_cast<size_t>(plane)])
+          .subspan(plane_bytes(format_, plane, spec.offset), plane_bytes(format_, plane, spec.numel));
+    };
+    return {format_,
+            part(StatePlane::master),
+            part(StatePlane::moment1),
+            part(StatePlane::moment2),
+            part(StatePlane::scale1),
+            part(StatePlane::scale2)};
+  }
+  const StateFormat format_;
+  const uint64_t seed_;
+  const ParamTable& table_;
+  const std::unique_ptr<Workers> workers_ = make_workers(PoolKind::plain, 1);
+  std::vector<std::array<std::vector<std::byte>, kStatePlanes>> planes_;
+};
+
 template <class T>
 class Loop {
  public:
@@ -75,6 +127,7 @@ class Loop {
       : options_(options),
         fault_(fault),
         table_(options.arch, options.no_decay),
+        compact_(options, table_),
         model_(options, table_),
         rules_(options.policy, fault) {
     for (const BlockSpec& block : table_.blocks()) {
@@ -120,6 +173,14 @@ class Loop {
     for (const auto& [plane, values] :
          {std::pair{Plane::master, &master_}, {Plane::exp_avg, &exp_avg_}, {Plane::exp_avg_sq, &exp_avg_sq_}})
       for (const std::vector<float>& block : *values) outcome_.planes[plane].push_back(bytes_of(block));
+    if (compact_.used()) {
+      outcome_.planes[Plane::exp_avg] = compact_.plane(StatePlane::moment1);
+      outcome_.planes[Plane::exp_avg_sq] = compact_.plane(StatePlane::moment2);
+    }
+    if (options_.moments == MomentFormat::int8) {
+      outcome_.planes[Plane::exp_avg_scale] = compact_.plane(StatePlane::scale1);
+      outcome_.planes[Plane::exp_avg_sq_scale] = compact_.plane(StatePlane::scale2);
+    }
     if (rules_.lag(next) == 1) outcome_.planes[Plane::lagged] = versions_.end()[-2];
     if (outcome_.decisions.back().prediction > 0) outcome_.planes[Plane::predicted] = versions_.back();
     return outcome_;
@@ -173,14 +234,23 @@ class Loop {
     if (!d.skipped) {
       const AdamConstants<float> c(adam_scalars(options_.adam, d.lr, d.updates, d.clip_coef, d.loss_scale));
       for (const ParamSpec& spec : table_.params())
-        for (auto k = static_cast<size_t>(spec.offset);
-             !is_frozen(spec) && k < static_cast<size_t>(spec.offset + spec.numel); ++k)
-          update_element(spec, k, to_float(gradient[static_cast<size_t>(spec.block)][k]), c);
+        if (!is_frozen(spec)) update_parameter(spec, gradient[static_cast<size_t>(spec.block)], c, d.updates);
     }
     const bool predict = fault_ == SerialFault::predicts_everything || rules_.read_late_only(d.step + 1);
     if (predict && !d.skipped) d.prediction = options_.prediction;
     versions_.push_back(fault_ == SerialFault::predicts_skips && d.skipped ? versions_.back()
                                                                            : publish(before, d.prediction));
+  }
+
+  void update_parameter(const ParamSpec& spec, const std::vector<T>& gradient, const AdamConstants<float>& c,
+                        int64_t t) {
+    const auto block = static_cast<size_t>(spec.block), begin = static_cast<size_t>(spec.offset),
+               count = static_cast<size_t>(spec.numel);
+    const auto m = std::span(exp_avg_[block]).subspan(begin, count),
+               v = std::span(exp_avg_sq_[block]).subspan(begin, count);
+    if (compact_.used()) compact_.decode(spec, m, v);
+    for (size_t k = begin; k < begin + count; ++k) update_element(spec, k, to_float(gradient[k]), c);
+    if (compact_.used()) compact_.encode(spec, m, v, t);
   }
 
   void update_element(const ParamSpec& spec, size_t k, float g, const AdamConstants<float>& c) {
@@ -211,6 +281,7 @@ class Loop {
   const EngineOptions& options_;
   const SerialFault fault_;
   const ParamTable table_;
+  CompactMoments compact_;
   SerialModel model_;
   Rules rules_;
   Floats master_, exp_avg_, exp_avg_sq_;

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""What a setting costs in loss, at several seeds.
+
+    losses.py schedules|moments [--config CONFIG] [--seeds 1,2,3] [--set KEY=VALUE ...] [--runs FOLDER] [--out NAME]
+
+schedules: `synchronous`, `delayed` and `delayed` with prediction; moments: Adam's moments in fp32, bf16 and int8. Trains
+CONFIG (default: the quickstart) once per variant and seed, by the real program (build/release/tandem, or $TANDEM), and
+writes NAME.md and NAME.json (default: bench/results/schedules or moments). Runs that have finished are kept in FOLDER
+(default: runs/losses), under a hash of the config and the settings, so starting again goes on with what is missing. The seed
+gives initial weights and the order of the data; what is held out is the same text in every run. Needs Python's standard
+library alone.
+"""
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+
+from bigram import bigram_losses
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+OFFLOAD = "zero_optimization.offload_optimizer."
+LAST = 20  # steps whose mean is the final training loss
+
+
+@dataclasses.dataclass
+class Comparison:
+    title: str
+    column: str
+    baseline: str
+    variants: dict  # name: settings under OFFLOAD
+
+
+COMPARISONS = {
+    "schedules": Comparison("Schedules: what a delayed update costs in loss", "schedule", "synchronous", {
+        "synchronous": {"schedule": "synchronous"},
+        "delayed": {"schedule": "delayed", "correction": "none"},
+        "delayed+predict": {"schedule": "delayed", "correction": "predict"},
+    }),
+    "moments": Comparison("Formats of Adam's moments: what they cost in loss", "moment_format", "fp32", {
+        "fp32": {"schedule": "synchronous"},
+        "bf16": {"schedule": "synchronous", "moment_format": "bf16"},
+        "int8": {"schedule": "synchronous", "moment_format": "int8"},
+    }),
+}
+
+
+def run_command(config: str, variant: dict, seed: int, settings: list, folder: str) -> list:
+    own = [f"{OFFLOAD}{key}={value}" for key, value in variant.items()]
+    flags = [flag for setting in settings + own + [f"train.seed={seed}", f"output_dir={folder}"] for flag in ("--set", setting)]
+    return ["train", config, *flags]
+
+
+def metrics_of(folder: str) -> list:
+    path = os.path.join(folder, "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def finished(folder: str) -> bool:
+    """The last line of a run that trained to its end with held-out text is an evaluation."""
+    lines = metrics_of(folder)
+    return bool(lines) and lines[-1].get("eval", False) and lines[-1]["step"] == resolved(folder)["train"]["steps"]
+
+
+def resolved(folder: str) -> dict:
+    with open(os.path.join(folder, "config.resolved.json")) as file:
+        return json.load(file)
+
+
+def train(command: list, folder: str) -> None:
+    if finished(folder):
+        return
+    print("tandem " + shlex.join(command), file=sys.stderr)
+    program = os.environ.get("TANDEM", os.path.join(ROOT, "build/release/tandem"))
+    # A run that was stopped goes on from its checkpoint, or from the start where it has none.
+    subprocess.run([program, *command, "--quiet", "--resume", "auto"], check=True, stdout=subprocess.DEVNULL)
+
+
+def row_of(variant: str, seed: int, command: list, folder: str) -> dict:
+    lines = metrics_of(folder)
+    steps = [line for line in lines if not line.get("eval")]
+    return {
+        "variant": variant, "seed": seed, "steps": len(steps), "delayed_steps": sum(s["version_lag"] for s in steps),
+        "train_loss": statistics.fmean(s["loss"] for s in steps[-LAST:]), "held_out_loss": lines[-1]["eval_loss"],
+        "command": "tandem " + shlex.join(command)}
+
+
+def spread(values: list) -> str:
+    """Mean and sample standard deviation."""
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.fmean(values):.4f} ± {deviation:.4f}"
+
+
+def differences(comparison: Comparison, rows: list, variant: str, key: str) -> list:
+    """Per seed, what the variant ends above the baseline."""
+    base = {row["seed"]: row[key] for row in rows if row["variant"] == comparison.baseline}
+    return [row[key] - base[row["seed"]] for row in rows if row["variant"] == variant]
+
+
+def table(comparison: Comparison, rows: list, seeds: list, key: str) -> list:
+    out = [f"| {comparison.column} | " + " | ".join(f"seed {seed}" for seed in seeds)
+           + f" | mean ± s.d. | above {comparison.baseline}, seed by seed |", "|---" * (len(seeds) + 3) + "|"]
+    for variant in comparison.variants:
+        values = [row[key] for row in rows if row["variant"] == variant]
+        above = "" if variant == comparison.baseline else spread(differences(comparison, rows, variant, key))
+        out.append(f"| `{variant}` | " + " | ".join(f"{value:.4f}" for value in values) + f" | {spread(values)} | {above} |")
+    return out
+
+
+def reading(comparison: Comparison, rows: list) -> str:
+    cost = {v: statistics.fmean(differences(comparison, rows, v, "held_out_loss"))
+            for v in comparison.variants if v != comparison.baseline}
+    text = ", ".join(f"`{v}` {abs(c):.4f} nats {'above' if c > 0 else 'below'} it" for v, c in cost.items())
+    text = f"Held-out loss against `{comparison.baseline}` at the same seeds: {text}."
+    if cost.get("delayed", 0) > 0:
+        text += f" Prediction takes back {1 - cost['delayed+predict'] / cost['delayed']:.0%} of what the delay costs here."
+    return text
+
+
+def machine() -> str:
+    model = platform.machine()
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), model)
+    return f"{len(os.sched_getaffinity(0))} cores of {model}, host device"
+
+
+def bar_of(config: dict) -> dict:
+    data = config["data"]
+    if data["format"] != "bytes" or len(data["train"]) != 1 or data["eval"]:
+        return {}
+    return bigram_losses(data["train"][0], data["eval_split"], data["sequence_length"])
+
+
+def page(comparison: Comparison, result: dict, seeds: list) -> str:
+    rows, config, bar = result["rows"], result["config"], result["bigram"]
+    adam = config["optimizer"]["params"]
+    tokens = config["train_batch_size"] * config["data"]["sequence_length"]
+    late = rows[-1]["delayed_steps"]
+    lines = [
+        f"# {comparison.title}", "",
+        f"Command: `{result['command']}`; machine: {result['machine']}.",
+        f"{config['train']['steps']} steps of {tokens} tokens, lr {adam['lr']}"
+        + (f"; in `delayed`, {late} of them read weights that are one update old." if late else "."), "",
+        reading(comparison, rows), "", "Held-out loss, nats per token:", "",
+        *table(comparison, rows, seeds, "held_out_loss"), "",
+        f"Training loss, mean of the last {LAST} steps:", "", *table(comparison, rows, seeds, "train_loss")]
+    if bar:
+        lines += ["", f"For scale: a bigram table of the same training text reaches {bar['bigram_backed_off']:.4f} on the held-out "
+                      f"text (`bench/compare/bigram.py`)."]
+    lines += ["", "The runs' own commands stand in the JSON file beside this page. Losses do not depend on the speed of the machine;"
+                  " times are not compared here."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("comparison", choices=COMPARISONS)
+    parser.add_argument("--config", default="configs/quickstart.json", help="relative to the repository")
+    parser.add_argument("--seeds", default="1,2,3", type=lambda text: [int(seed) for seed in text.split(",")])
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--runs", default="runs/losses", help="relative to the repository")
+    parser.add_argument("--out", help="relative to the repository")
+    args = parser.parse_args()
+    command = shlex.join(["bench/compare/losses.py", *sys.argv[1:]])
+    os.chdir(ROOT)
+    comparison = COMPARISONS[args.comparison]
+    out = args.out or f"bench/results/{args.comparison}"
+
+    with open(args.config) as file:
+        kept_under = hashlib.sha256(json.dumps([file.read(), args.set]).encode()).hexdigest()[:8]
+    rows = []
+    for seed in args.seeds:
+        for name, variant in comparison.variants.items():
+            folder = f"{args.runs}/{kept_under}/{name}-seed-{seed}"
+            run = run_command(args.config, variant, seed, args.set, folder)
+            train(run, folder)
+            rows.append(row_of(name, seed, run, folder))
+
+    config = resolved(folder)
+    result = {"command": command, "machine": machine(), "config": config, "bigram": bar_of(config), "rows": rows}
+    text = page(comparison, result, args.seeds)
+    # The page is of a config, not of where it lay.
+    del config["output_dir"], config["data"]["train"], config["data"]["eval"]
+    os.makedirs(os.path.dirname(out) or ".", exist_ok=True)
+    with open(out + ".json", "w") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+    with open(out + ".md", "w") as file:
+        file.write(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
