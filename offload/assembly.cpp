@@ -8,6 +8,7 @@
 #include "cpu_adam/host_memory.h"
 #include "cpu_adam/make_workers.h"
 #include "gpu/backend.h"
+#include "offload/checkpoint_damage.h"
 
 namespace tandem {
 
@@ -110,6 +111,7 @@ void check_names(const Config& config, std::span<const std::string_view> keys) {
 ModelSource open_model(const Config& config) {
   ModelSource source;
   if (config.model.path) {
+    refuse_damaged_weights(*config.model.path);
     source.folder = std::make_unique<ModelFolder>(*config.model.path, weights_access(config.model.mmap));
     source.arch = source.folder->arch();
     const json::Document document =

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/io/atomic_file.h"
+#include "offload/checkpoint_damage.h"
 #include "offload/checkpoint_state.h"
 #include "offload/folder_in_place.h"
 
@@ -23,7 +24,7 @@ constexpr std::array<PlaneFile, 5> kPlaneFiles = {{{Plane::master, "master"},
                                                    {Plane::exp_avg_sq, "exp_avg_sq"},
                                                    {Plane::lagged, "lagged"},
                                                    {Plane::predicted, "predicted"}}};
-const std::string kOptimizerFolder = "optimizer", kScaleSuffix = ".scale";
+const std::string kScaleSuffix = ".scale", kOptimizerPrefix = std::string(kOptimizerFolder) + "/";
 constexpr const char* kOtherModel =
     "it belongs to another model, or froze other parameters: check model.path, model.config and model.freeze";
 
@@ -130,8 +131,7 @@ uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointM
   FileSums sums;
   for (const PlaneFile& file : kPlaneFiles)
     if (state.states && trainer.has_plane(file.plane))
-      add(sums, save_plane(folder / kOptimizerFolder, file, trainer, model, state.moments),
-          kOptimizerFolder + "/");
+      add(sums, save_plane(folder / kOptimizerFolder, file, trainer, model, state.moments), kOptimizerPrefix);
   add(sums, save_weights(folder, model.table, model.dtype, model.form,
                          fetch_plane(trainer, Plane::weights, model.dtype)));
   sums["config.json"] = write_atomically(folder / "config.json", model.config_json);
@@ -152,17 +152,6 @@ class Reading {
  private:
   Trainer& trainer_;
 };
-
-/// Error(failed) if the file is not the one that state.json names.
-void verify(const fs::path& folder, const std::string& name, const FileSum& expected) {
-  const fs::path path = folder / name;
-  const File file(path, Status::failed);
-  CHECK(file.size() == expected.bytes, Status::failed,
-        fmt::format("the file has {} bytes where the checkpoint wrote {}", file.size(), expected.bytes), path,
-        "the checkpoint is damaged; resume from an older one");
-  CHECK(sum_of(file) == expected, Status::failed, "the file's content is not what the checkpoint wrote", path,
-        "the checkpoint is damaged; resume from an older one");
-}
 
 }  // namespace
 
@@ -194,21 +183,17 @@ uint64_t save_checkpoint(const fs::path& folder, Trainer& trainer, const Checkpo
 }
 
 Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
-  const fs::path state = folder_ / kStateFile;
-  std::error_code ignored;
-  CHECK(fs::exists(state, ignored), Status::failed, "the checkpoint is incomplete: it has no state.json",
-        folder_, "--resume auto, or the path of a complete step-... folder");
-  const json::Document document = json::parse_file(state, {.status = Status::failed});
-  ParsedState parsed = parse_state(json::Node(document));
-  for (const auto& [name, sum] : parsed.files) verify(folder_, name, sum);
+  const CheckedCheckpoint checked = check_checkpoint(folder_);
+  if (!checked.damage.empty()) throw checked.damage.front();
+  const ParsedState& parsed = *checked.parsed;
   if (!parsed.state.states)
     throw NoStatesError(
         Status::failed,
         "the checkpoint holds weights only (checkpoint.states was false): no run can go on from it", folder_,
         "a new run with model.path set to this folder, which starts with fresh moments");
-  state_ = std::move(parsed.state);
+  state_ = parsed.state;
   for (const PlaneFile& file : kPlaneFiles) {
-    const std::string name = kOptimizerFolder + "/" + file.stem + ".safetensors";
+    const std::string name = kOptimizerPrefix + file.stem + ".safetensors";
     if (parsed.files.contains(name) || parsed.files.contains(name + ".index.json"))
       planes_.emplace(file.plane, SafetensorsSet(folder_ / kOptimizerFolder, file.stem));
   }

@@ -6,7 +6,8 @@ namespace tandem {
 
 namespace {
 
-constexpr const char* kUseAnother = "use an older checkpoint, or copy this one again";
+constexpr const char* kUseAnother =
+    "use an older checkpoint (--resume auto takes the newest whole one), or copy this one again";
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -28,14 +29,14 @@ void check_file(const fs::path& path, const FileSum& expected) {
 }  // namespace
 
 bool is_checkpoint(const fs::path& folder) {
-  return is_there(folder / kStateFile) || is_there(folder / "optimizer");
+  return is_there(folder / kStateFile) || is_there(folder / kOptimizerFolder);
 }
 
 bool is_run(const fs::path& folder) {
   return !is_checkpoint(folder) && !is_there(folder / "config.json") && RunFolder(folder).used();
 }
 
-CheckedCheckpoint check_checkpoint(const fs::path& folder) {
+CheckedCheckpoint check_checkpoint(const fs::path& folder, CheckedFiles files) {
   CheckedCheckpoint checked;
   const auto collect = [&](const auto& check) {
     try {
@@ -52,8 +53,15 @@ CheckedCheckpoint check_checkpoint(const fs::path& folder) {
   });
   if (!checked.parsed) return checked;
   for (const auto& [name, sum] : checked.parsed->files)
-    collect([&, &name = name, &sum = sum] { check_file(folder / name, sum); });
+    if (files == CheckedFiles::all || name.starts_with("model"))
+      collect([&, &name = name, &sum = sum] { check_file(folder / name, sum); });
   return checked;
+}
+
+void refuse_damaged_weights(const fs::path& folder) {
+  if (!is_there(folder / kStateFile)) return;
+  const CheckedCheckpoint checked = check_checkpoint(folder, CheckedFiles::weights);
+  if (!checked.damage.empty()) throw checked.damage.front();
 }
 
 }  // namespace tandem

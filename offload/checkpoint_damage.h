@@ -17,7 +17,16 @@ struct CheckedCheckpoint {
   std::optional<ParsedState> parsed;  ///< state.json, where it can be read
   std::vector<Error> damage;          ///< none: complete. Each is failed
 };
-/// Reads state.json and, by size and hash, every file that it names.
-CheckedCheckpoint check_checkpoint(const std::filesystem::path& folder);
+enum class CheckedFiles : uint8_t {
+  all,
+  weights,  ///< the model's; its config.json, which may be edited by hand, is not among them
+};
+/// Reads state.json and, by size and hash, the files that it names.
+CheckedCheckpoint check_checkpoint(const std::filesystem::path& folder,
+                                   CheckedFiles files = CheckedFiles::all);
+
+/// For whoever reads a folder as a model: Error(failed) if it is a checkpoint and a file of its weights is
+/// not what was written.
+void refuse_damaged_weights(const std::filesystem::path& folder);
 
 }  // namespace tandem

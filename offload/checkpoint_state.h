@@ -6,6 +6,7 @@
 namespace tandem {
 
 constexpr const char* kStateFile = "state.json";
+constexpr const char* kOptimizerFolder = "optimizer";
 
 /// Its last member is the hash of all others, so that a flipped digit shows.
 json::Value render_state(const RunState& state, const FileSums& files);

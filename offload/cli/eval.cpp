@@ -6,7 +6,7 @@
 
 #include "core/io/json.h"
 #include "offload/assembly.h"
-#include "offload/checkpoint.h"
+#include "offload/checkpoint_damage.h"
 #include "offload/checkpoint_state.h"
 #include "offload/cli/command.h"
 #include "offload/cli/options.h"
@@ -69,6 +69,7 @@ class Eval : public Command {
   Status run(const GlobalOptions&) override {
     check_options();
     if (!config_.path.empty()) read_config();
+    refuse_damaged_weights(model_);
     const ModelFolder folder(model_, weights_access(mmap_));
     for (const std::string& warning : folder.warnings()) fmt::print(stderr, "note: {}\n", warning);
     const ParamTable table(folder.arch());

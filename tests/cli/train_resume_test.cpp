@@ -211,6 +211,31 @@ TEST_F(ResumeBroken, AFlippedBitIsNoticedInEveryFile) {
   expect_skipped("the file's content is not what the checkpoint wrote");
 }
 
+/// Whoever reads a checkpoint as a model, without its states.
+TEST_F(ResumeBroken, AFlippedBitOfTheModelIsNoticedByAllItsReaders) {
+  const std::string config = runs_.path("run.json");
+  std::fstream file(newest_ + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-3, std::ios::end);
+  file.put('x');
+  file.close();
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval", config, "--checkpoint", "latest"},
+        {"eval", "--model", newest_, "--data", runs_.path("eval.bin"), "--format", "bytes",
+         "--sequence-length", "16"},
+        {"export", newest_, "--out", runs_.path("out")},
+        {"train", runs_.config("next", {{"model", "{\"path\": \"" + newest_ + "\"}"}})}}) {
+    const Ran ran = run_tandem(command);
+    EXPECT_EQ(ran.status, 1) << command[0] << ran.err;
+    EXPECT_TRUE(has(ran.err, "the file's content is not what the checkpoint wrote")) << command[0] << ran.err;
+  }
+}
+
+TEST_F(ResumeBroken, TheStatesAreNoneOfTheModelsReadersBusiness) {
+  fs::remove_all(newest_ + "/optimizer");
+  EXPECT_EQ(run_tandem({"eval", runs_.path("run.json"), "--checkpoint", "latest"}).status, 0);
+  EXPECT_EQ(runs_.train("next", {{"model", "{\"path\": \"" + newest_ + "\"}"}}).status, 0);
+}
+
 TEST_F(ResumeBroken, AChangedDigitOfTheStateIsNoticed) {
   std::ifstream in(newest_ + "/state.json");
   std::string text{std::istreambuf_iterator<char>(in), {}};
