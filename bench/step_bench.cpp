@@ -136,7 +136,7 @@ class Bench {
         tokens_(static_cast<size_t>(config.train_batch_size * setup_.length)),
         targets_(tokens_.size()) {
     SeededWeights weights(table_, config.train.seed, model_.arch.initializer_range);
-    FreshPlanes planes(table_, weights);
+    FreshPlanes planes(weights);
     TrainState state;
     state.policy = StepPolicy::initial(setup_.policy);
     trainer_ =

@@ -1,5 +1,7 @@
 #include "cpu_adam/host_reduce.h"
 
+#include <cstring>
+
 #include <atomic>
 #include <vector>
 
@@ -63,6 +65,16 @@ void round_weights(Workers& workers, const Tensor& dst, const Tensor& src) {
     workers.ranges(src.numel(), kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) to[i] = round_weight<T>(from[i]);
     });
+  });
+}
+
+void copy_plane(Workers& workers, const Tensor& dst, const Tensor& src) {
+  constexpr int64_t kGrain = 1 << 20;  // bytes
+  ASSERT(dst.dtype() == src.dtype() && dst.numel() == src.numel(), "{} elements copied to {}", src.numel(),
+         dst.numel());
+  workers.ranges(static_cast<int64_t>(src.bytes()), kGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(dst.bytes_at(static_cast<size_t>(begin)), src.bytes_at(static_cast<size_t>(begin)),
+                static_cast<size_t>(end - begin));
   });
 }
 

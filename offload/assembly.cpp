@@ -229,7 +229,7 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   const Config::Optimizer& optimizer = config.optimizer;
   setup.adam = {optimizer.betas[0], optimizer.betas[1], optimizer.eps, optimizer.weight_decay,
                 optimizer.adam_w_mode};
-  setup.moments = config.offload_optimizer.moments;
+  setup.states = {config.offload_optimizer.masters, config.offload_optimizer.moments};
   setup.seed = config.train.seed;
   setup.lr = [schedule = schedule_of(config, steps)](int64_t n) { return lr_at(schedule, n); };
   setup.clip = config.gradient_clipping;

@@ -55,10 +55,11 @@ std::string rate_text(const TrainSetup& setup, int64_t steps) {
                      setup.lr(steps - 1));
 }
 
-/// What stands between "fp32 masters" and "moments".
-std::string moments_text(const TrainSetup& setup) {
-  if (setup.moments == MomentFormat::fp32) return " and";
-  return fmt::format(", {}", row_of(setup.moments).name);
+/// "fp32 masters and moments", "ulp8 masters, int8 moments".
+std::string states_text(const StateFormat& states) {
+  const std::string_view master = row_of(states.master).name, moments = row_of(states.moments).name;
+  if (master == moments) return fmt::format("{} masters and moments", master);
+  return fmt::format("{} masters, {} moments", master, moments);
 }
 
 /// What fp16 scales its losses by; empty for the other dtypes.
@@ -130,8 +131,8 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   text += row("cpu", fmt::format("{}; Adam {} ({})", machine.workers->describe(), name_of(machine.isa),
                                  machine.isa_why));
   text += row("model", model_text(model, table));
-  text += row("dtype", fmt::format("{} weights, activations and gradients; fp32 masters{} moments{}",
-                                   name_of(setup.dtype), moments_text(setup), scale_text(setup)));
+  text += row("dtype", fmt::format("{} weights, activations and gradients; {}{}", name_of(setup.dtype),
+                                   states_text(setup.states), scale_text(setup)));
   text += row("schedule", schedule_text(setup));
   text +=
       row("batch",

@@ -1,7 +1,9 @@
 #include "offload/checkpoint.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <list>
 
 #include "core/io/atomic_file.h"
 #include "offload/checkpoint_damage.h"
@@ -14,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The planes beside the model's weights, and their files' stem under optimizer/.
+/// The files under optimizer/ by the plane that gives them their stem.
 struct PlaneFile {
   Plane plane;
   const char* stem;
@@ -24,33 +26,35 @@ constexpr std::array<PlaneFile, 5> kPlaneFiles = {{{Plane::master, "master"},
                                                    {Plane::exp_avg_sq, "exp_avg_sq"},
                                                    {Plane::lagged, "lagged"},
                                                    {Plane::predicted, "predicted"}}};
-const std::string kScaleSuffix = ".scale", kOptimizerPrefix = std::string(kOptimizerFolder) + "/";
+const std::string kOptimizerPrefix = std::string(kOptimizerFolder) + "/";
 constexpr const char* kOtherModel =
     "it belongs to another model, or froze other parameters: check model.path, model.config and model.freeze";
 
-bool is_moment(Plane plane) { return plane == Plane::exp_avg || plane == Plane::exp_avg_sq; }
-bool has_scales(Plane plane, MomentFormat moments) {
-  return is_moment(plane) && moments == MomentFormat::int8;
-}
-/// Of a plane of moments.
-Plane scales_of(Plane plane) {
-  return plane == Plane::exp_avg ? Plane::exp_avg_scale : Plane::exp_avg_sq_scale;
-}
-uint64_t groups_of(const ParamSpec& spec) {
-  return (static_cast<uint64_t>(spec.numel) + kStateGroup - 1) / kStateGroup;
-}
-
-/// How a plane's elements are kept, in memory and in files.
-struct Element {
-  DType dtype;
-  std::string_view stored;
+/// A plane as files hold it: of each parameter one tensor, NAME + suffix.
+struct StoredPlane {
+  Plane plane;
+  std::string suffix;
+  DType dtype;              ///< in memory
+  std::string_view stored;  ///< in files
+  bool scales = false;      ///< one element for each group instead of the parameter's own shape
 };
-Element element_of(Plane plane, DType training, MomentFormat moments) {
-  const auto of = [](DType dtype) { return Element{dtype, safetensors_name(dtype)}; };
-  if (plane == Plane::master || (is_moment(plane) && moments == MomentFormat::fp32)) return of(DType::f32);
-  if (!is_moment(plane)) return of(training);
-  if (moments == MomentFormat::bf16) return of(DType::bf16);
-  return {DType::u8, plane == Plane::exp_avg ? "I8" : "U8"};  // the first moment's codes are signed
+
+/// The planes of one file, in the format of the states and the dtype of training.
+std::vector<StoredPlane> stored_planes(Plane file, DType training, StateFormat format) {
+  const auto plain = [](Plane plane, DType dtype) {
+    return StoredPlane{plane, "", dtype, safetensors_name(dtype)};
+  };
+  if (file == Plane::master) {
+    if (!row_of(format.master).beside_weights) return {plain(Plane::master, DType::f32)};
+    return {plain(Plane::upper, DType::bf16),
+            {Plane::master, ".low", master_dtype(format.master),
+             format.master == MasterFormat::split ? "U16" : "I8"}};
+  }
+  if (file != Plane::exp_avg && file != Plane::exp_avg_sq) return {plain(file, training)};
+  if (format.moments != MomentFormat::int8) return {plain(file, moment_dtype(format.moments))};
+  const bool first = file == Plane::exp_avg;
+  return {{file, "", DType::u8, first ? "I8" : "U8"},  // the first moment's codes are signed
+          {first ? Plane::exp_avg_scale : Plane::exp_avg_sq_scale, ".scale", DType::bf16, "BF16", true}};
 }
 
 template <class T>
@@ -74,7 +78,11 @@ void refuse_nonfinite(const ParamSpec& spec, DType dtype, std::span<const std::b
   }
 }
 
-bool holds_weights(Plane plane) { return plane != Plane::exp_avg && plane != Plane::exp_avg_sq; }
+/// Values of which none may be infinite or NaN, in a dtype that can tell.
+bool holds_weights(const StoredPlane& plane) {
+  const bool moments = plane.plane == Plane::exp_avg || plane.plane == Plane::exp_avg_sq;
+  return !moments && plane.suffix.empty();
+}
 
 void add(FileSums& all, const FileSums& some, const std::string& folder = {}) {
   for (const auto& [name, sum] : some) all[folder + name] = sum;
@@ -85,43 +93,51 @@ std::vector<uint64_t> file_shape(const ParamSpec& spec) {
   return {shape.begin(), shape.end()};
 }
 
+std::vector<uint64_t> stored_shape(const StoredPlane& plane, const ParamSpec& spec) {
+  const auto groups = static_cast<uint64_t>((spec.numel + kStateGroup - 1) / kStateGroup);
+  return plane.scales ? std::vector<uint64_t>{groups} : file_shape(spec);
+}
+
 /// A plane's parameters, fetched in the block's order; none that is not finite where they are weights.
-FetchParameter fetch_plane(Trainer& trainer, Plane plane, DType dtype) {
-  return [&trainer, plane, dtype](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
-    const Tensor piece(out.data(), dtype, {static_cast<int64_t>(out.size() / size_of(dtype))});
-    trainer.read_plane(plane, spec.block, piece, spec.offset + first);
-    if (holds_weights(plane)) refuse_nonfinite(spec, dtype, out);
+FetchParameter fetch_plane(Trainer& trainer, const StoredPlane& plane) {
+  return [&trainer, plane](const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
+    const Tensor piece(out.data(), plane.dtype, {static_cast<int64_t>(out.size() / size_of(plane.dtype))});
+    trainer.read_plane(plane.plane, spec.block, piece,
+                       (plane.scales ? spec.offset / kStateGroup : spec.offset) + first);
+    if (holds_weights(plane)) refuse_nonfinite(spec, plane.dtype, out);
   };
 }
 
-/// Bytes of a parameter's scales from byte `offset` on.
-void fetch_scales(Trainer& trainer, Plane plane, const ParamSpec& spec, uint64_t offset,
-                  std::span<std::byte> out) {
-  const Tensor piece(out.data(), DType::bf16, {static_cast<int64_t>(out.size() / sizeof(bf16))});
-  trainer.read_plane(scales_of(plane), spec.block, piece,
-                     spec.offset / kStateGroup + static_cast<int64_t>(offset / sizeof(bf16)));
-}
+/// One parameter's tensor of a plane on its way into a file.
+struct OutgoingTensor {
+  const ParamSpec* spec;
+  const StoredPlane* plane;
+  StoredOrder* order;
+};
 
-FileSums save_plane(const std::string& folder, const PlaneFile& file, Trainer& trainer,
-                    const CheckpointModel& model, MomentFormat moments) {
-  const Element element = element_of(file.plane, model.dtype, moments);
+FileSums save_file(const std::string& folder, const PlaneFile& file, Trainer& trainer,
+                   const CheckpointModel& model, StateFormat format) {
+  const std::vector<StoredPlane> planes = stored_planes(file.plane, model.dtype, format);
+  std::list<StoredOrder> orders;
   SafetensorsHeader header;
-  std::map<std::string, const ParamSpec*> specs, scales;
-  for (const ParamSpec& spec : model.table.params()) {
-    if (spec.frozen) continue;
-    const std::string name = model.form.stored_name(spec.name);
-    specs[name] = &spec;
-    header.entries.push_back({name, std::string(element.stored), file_shape(spec), 0, 0});
-    if (!has_scales(file.plane, moments)) continue;
-    scales[name + kScaleSuffix] = &spec;
-    header.entries.push_back({name + kScaleSuffix, "BF16", {groups_of(spec)}, 0, 0});
+  std::map<std::string, OutgoingTensor> tensors;
+  for (const StoredPlane& plane : planes) {
+    StoredOrder& order = orders.emplace_back(fetch_plane(trainer, plane), size_of(plane.dtype));
+    for (const ParamSpec& spec : model.table.params()) {
+      if (spec.frozen) continue;
+      const std::string name = model.form.stored_name(spec.name) + plane.suffix;
+      header.entries.push_back({name, std::string(plane.stored), stored_shape(plane, spec), 0, 0});
+      tensors[name] = {&spec, &plane, &order};
+    }
   }
-  StoredOrder order(fetch_plane(trainer, file.plane, element.dtype), size_of(element.dtype));
   return write_safetensors_set(folder, file.stem, header, kShardLimit,
                                [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
-                                 if (const auto scale = scales.find(entry.name); scale != scales.end())
-                                   return fetch_scales(trainer, file.plane, *scale->second, offset, out);
-                                 order.read(*specs.at(entry.name), offset, out);
+                                 const OutgoingTensor& tensor = tensors.at(entry.name);
+                                 if (!tensor.plane->scales)
+                                   return tensor.order->read(*tensor.spec, offset, out);
+                                 fetch_plane(trainer, *tensor.plane)(
+                                     *tensor.spec,
+                                     static_cast<int64_t>(offset / size_of(tensor.plane->dtype)), out);
                                });
 }
 
@@ -131,9 +147,9 @@ uint64_t write_files(const fs::path& folder, Trainer& trainer, const CheckpointM
   FileSums sums;
   for (const PlaneFile& file : kPlaneFiles)
     if (state.states && trainer.has_plane(file.plane))
-      add(sums, save_plane(folder / kOptimizerFolder, file, trainer, model, state.moments), kOptimizerPrefix);
+      add(sums, save_file(folder / kOptimizerFolder, file, trainer, model, state.format), kOptimizerPrefix);
   add(sums, save_weights(folder, model.table, model.dtype, model.form,
-                         fetch_plane(trainer, Plane::weights, model.dtype)));
+                         fetch_plane(trainer, {Plane::weights, "", model.dtype, {}})));
   sums["config.json"] = write_atomically(folder / "config.json", model.config_json);
   if (model.model) add(sums, copy_files(*model.model, folder, kGenerationConfig));
   if (model.tokenizer) add(sums, copy_files(*model.tokenizer, folder, kTokenizerFiles));
@@ -157,15 +173,15 @@ class Reading {
 
 CheckpointParts largest_save(const TrainSetup& setup, bool states) {
   const bool delayed = setup.policy.schedule == Schedule::delayed;
-  return {states, delayed, delayed && setup.prediction > 0, setup.moments};
+  return {states, delayed, delayed && setup.prediction > 0, setup.states};
 }
 
 uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const CheckpointParts& parts) {
   const auto all = static_cast<uint64_t>(table.parameter_count()),
              trained = static_cast<uint64_t>(table.trained_count());
   const uint64_t planes = (parts.lagged ? 1u : 0u) + (parts.predicted ? 1u : 0u);
-  const auto held =
-      static_cast<uint64_t>(bytes_held({MasterFormat::fp32, parts.moments}) * static_cast<double>(trained));
+  const double beside = row_of(parts.format.master).beside_weights ? sizeof(bf16) : 0;
+  const auto held = static_cast<uint64_t>((bytes_held(parts.format) + beside) * static_cast<double>(trained));
   return all * size_of(dtype) + (parts.states ? held + trained * planes * size_of(dtype) : 0);
 }
 
@@ -204,44 +220,37 @@ Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
 
 SavedPlanes::SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table)
     : checkpoint_(checkpoint), table_(table), model_(checkpoint.folder().string()) {
-  const RunState& state = checkpoint.state();
-  for (const PlaneFile& file : kPlaneFiles)
-    if (const auto set = checkpoint.planes().find(file.plane); set != checkpoint.planes().end())
-      check(set->second, file.stem, element_of(file.plane, state.dtype, state.moments).stored,
-            has_scales(file.plane, state.moments));
+  for (const auto& [file, set] : checkpoint.planes()) check(file, set);
 }
 
-void SavedPlanes::check(const SafetensorsSet& set, const char* stem, std::string_view dtype,
-                        bool scales) const {
+/// Of each parameter all the tensors that the format wants, and no others.
+void SavedPlanes::check(Plane file, const SafetensorsSet& set) const {
+  const std::string stem = std::ranges::find(kPlaneFiles, file, &PlaneFile::plane)->stem,
+                    path = checkpoint_.folder() / kOptimizerFolder / (stem + ".safetensors");
+  const RunState& state = checkpoint_.state();
   size_t expected = 0;
-  for (const ParamSpec& spec : table_.params()) {
-    if (spec.frozen) continue;
-    const std::string name = model_.stored_form().stored_name(spec.name);
-    check_tensor(set, stem, name, dtype, file_shape(spec));
-    if (scales) check_tensor(set, stem, name + kScaleSuffix, "BF16", {groups_of(spec)});
-    expected += scales ? 2 : 1;
-  }
+  for (const StoredPlane& plane : stored_planes(file, state.dtype, state.format))
+    for (const ParamSpec& spec : table_.params()) {
+      if (spec.frozen) continue;
+      ++expected;
+      const std::string name = model_.stored_form().stored_name(spec.name) + plane.suffix;
+      const LocatedTensor* tensor = set.find(name);
+      const std::vector<uint64_t> shape = stored_shape(plane, spec);
+      CHECK(tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == plane.stored,
+            Status::usage,
+            fmt::format("the checkpoint has no {} of shape {} for this parameter", plane.stored,
+                        shape_text(shape)),
+            place_of(path, name), kOtherModel);
+    }
   CHECK(set.tensors().size() == expected, Status::usage,
         fmt::format("the checkpoint has {} tensors of states, the model trains {}", set.tensors().size(),
                     expected),
-        checkpoint_.folder() / kOptimizerFolder / (std::string(stem) + ".safetensors"), kOtherModel);
+        path, kOtherModel);
 }
 
-void SavedPlanes::check_tensor(const SafetensorsSet& set, const char* stem, const std::string& name,
-                               std::string_view dtype, const std::vector<uint64_t>& shape) const {
-  const LocatedTensor* tensor = set.find(name);
-  CHECK(tensor != nullptr && tensor->entry->shape == shape && tensor->entry->dtype == dtype, Status::usage,
-        fmt::format("the checkpoint has no {} of shape {} for this parameter", dtype, shape_text(shape)),
-        place_of(checkpoint_.folder() / kOptimizerFolder / (std::string(stem) + ".safetensors"), name),
-        kOtherModel);
-}
-
-void SavedPlanes::read_tensor(const SafetensorsSet& set, const ParamSpec& spec, size_t element, int64_t first,
-                              std::span<std::byte> out) const {
-  const LocatedTensor& tensor = *set.find(model_.stored_form().stored_name(spec.name));
-  read_in_block_order(spec, element, first, out, [&](uint64_t begin, std::span<std::byte> bytes) {
-    tensor.file->read_bytes(*tensor.entry, begin * element, bytes);
-  });
+const LocatedTensor& SavedPlanes::tensor_of(const SafetensorsSet& set, const ParamSpec& spec,
+                                            const std::string& suffix) const {
+  return *set.find(model_.stored_form().stored_name(spec.name) + suffix);
 }
 
 bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
@@ -250,21 +259,30 @@ bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
   for (const ParamSpec& spec : table_.of_block(block)) {
     if (spec.frozen) continue;
     const Tensor part = out.flat(spec.offset, spec.numel);
-    read_tensor(set->second, spec, size_of(out.dtype()), 0,
-                {static_cast<std::byte*>(part.raw()), part.bytes()});
+    const LocatedTensor& tensor = tensor_of(set->second, spec, "");
+    const size_t element = size_of(out.dtype());
+    read_in_block_order(spec, element, 0, {static_cast<std::byte*>(part.raw()), part.bytes()},
+                        [&](uint64_t first, std::span<std::byte> bytes) {
+                          tensor.file->read_bytes(*tensor.entry, first * element, bytes);
+                        });
   }
   return true;
 }
 
-void SavedPlanes::read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
+void SavedPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
   const RunState& state = checkpoint_.state();
-  if (is_moment(plane))
-    return read_tensor(checkpoint_.planes().at(plane), spec,
-                       size_of(element_of(plane, state.dtype, state.moments).dtype), first, out);
-  const Plane of = plane == Plane::exp_avg_scale ? Plane::exp_avg : Plane::exp_avg_sq;
-  const LocatedTensor& scales =
-      *checkpoint_.planes().at(of).find(model_.stored_form().stored_name(spec.name) + kScaleSuffix);
-  scales.file->read_bytes(*scales.entry, static_cast<uint64_t>(first / kStateGroup) * sizeof(bf16), out);
+  for (const Plane file : {Plane::master, Plane::exp_avg, Plane::exp_avg_sq})
+    for (const StoredPlane& stored : stored_planes(file, state.dtype, state.format)) {
+      if (stored.plane != plane) continue;
+      const LocatedTensor& tensor = tensor_of(checkpoint_.planes().at(file), spec, stored.suffix);
+      const size_t element = size_of(stored.dtype);
+      const auto read = [&](uint64_t begin, std::span<std::byte> bytes) {
+        tensor.file->read_bytes(*tensor.entry, begin * element, bytes);
+      };
+      if (stored.scales) return read(static_cast<uint64_t>(first / kStateGroup), out);
+      return read_in_block_order(spec, element, first, out, read);
+    }
+  ASSERT(false, "a checkpoint of {} states has no such plane", name_of(state.format));
 }
 
 void SavedPlanes::read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) {

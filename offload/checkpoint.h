@@ -1,8 +1,9 @@
 #pragma once
 // Checkpoints: atomic, checksummed, free of world size. The folder is an ordinary Hugging Face model folder;
 // optimizer/ and state.json hold the rest of a run. Planes under optimizer/ have the names and shapes of the
-// model's files, and none for frozen parameters; groups of int8 moments, whose scales are NAME.scale, count
-// in the order of training, also where the files' is transposed.
+// model's files, and none for frozen parameters. Masters beside their bf16 weights are NAME (those weights)
+// and NAME.low; groups of int8 moments, whose scales are NAME.scale, count in the order of training, also
+// where the files' is transposed.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -37,7 +38,7 @@ struct RunState {
   std::vector<DataFile> data;
   std::string config_hash;  ///< of config.resolved.json
   bool states = true;       ///< masters and moments are there; without them a run can't be resumed
-  MomentFormat moments = MomentFormat::fp32;
+  StateFormat format;
 };
 
 /// What goes into a checkpoint beside the trainer's planes.
@@ -53,7 +54,7 @@ struct CheckpointModel {
 /// Bytes that save_checkpoint() writes; headers and small files are left out.
 struct CheckpointParts {
   bool states = true, lagged = false, predicted = false;
-  MomentFormat moments = MomentFormat::fp32;
+  StateFormat format = {};
 };
 /// What the largest save of a run with that setup holds.
 CheckpointParts largest_save(const TrainSetup& setup, bool states);
@@ -94,16 +95,15 @@ class SavedPlanes : public PlaneSource {
   /// Error(usage) when the checkpoint is of another model than the table's, or froze other parameters.
   SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table);
   bool read(Plane plane, BlockId block, Tensor out) override;
-  [[nodiscard]] std::optional<MomentFormat> moments() const override { return checkpoint_.state().moments; }
-  void read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override;
+  [[nodiscard]] StateFormat format() const override { return checkpoint_.state().format; }
+  [[nodiscard]] bool has_moments() const override { return true; }
+  void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override;
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override;
 
  private:
-  void check(const SafetensorsSet& set, const char* stem, std::string_view dtype, bool scales) const;
-  void check_tensor(const SafetensorsSet& set, const char* stem, const std::string& name,
-                    std::string_view dtype, const std::vector<uint64_t>& shape) const;
-  void read_tensor(const SafetensorsSet& set, const ParamSpec& spec, size_t element, int64_t first,
-                   std::span<std::byte> out) const;
+  void check(Plane file, const SafetensorsSet& set) const;
+  [[nodiscard]] const LocatedTensor& tensor_of(const SafetensorsSet& set, const ParamSpec& spec,
+                                               const std::string& suffix) const;
   const Checkpoint& checkpoint_;
   const ParamTable& table_;
   const ModelFolder model_;

@@ -93,8 +93,8 @@ json::Value render_state(const RunState& state, const FileSums& files) {
       {"loss_scaler", json::Object{{"scale", policy.scaler.scale},
                                    {"good_steps", policy.scaler.good_steps},
                                    {"hysteresis_left", policy.scaler.hysteresis_left}}},
-      {"master_format", "fp32"},
-      {"moment_format", row_of(state.moments).name},
+      {"master_format", row_of(state.format.master).name},
+      {"moment_format", row_of(state.format.moments).name},
       {"dtype", name_of(state.dtype)},
       {"states", state.states},
       {"data", json::Object{{"files", std::move(data)}}},
@@ -125,11 +125,11 @@ ParsedState parse_state(const json::Node& root) {
   state.dtype = parse_dtype(root.at("dtype"));
   state.states = root.bool_or("states", true);
   state.config_hash = root.at("config_hash").as_string();
-  if (root.at("master_format").as_string() != "fp32")
-    root.at("master_format").fail("is not supported", "fp32");
+  const auto masters = master_format(root.at("master_format").as_string());
+  if (!masters) root.at("master_format").fail("is no format of masters", "fp32, split or ulp8");
   const auto moments = moment_format(root.at("moment_format").as_string());
   if (!moments) root.at("moment_format").fail("is no format of moments", "fp32, bf16 or int8");
-  state.moments = *moments;
+  state.format = {*masters, *moments};
   parse_policy(root, state);
   for (const json::Node& file : root.at("data").at("files").items())
     state.data.push_back({file.at("path").as_string(), parse_sum(file)});

@@ -7,6 +7,7 @@
 
 #include "core/io/hf_config.h"
 #include "core/io/model_folder.h"
+#include "core/math/state_codecs.h"
 #include "offload/checkpoint_damage.h"
 #include "offload/folder_in_place.h"
 #include "offload/run_folder.h"
@@ -82,6 +83,7 @@ struct Item {
   std::string name, dtype;  ///< as they will be stored
   std::vector<uint64_t> shape;
   LocatedTensor from;
+  LocatedTensor low = {};  ///< of a master that is held beside its bf16 weight, which is `from`
 };
 
 uint64_t bytes_of(const Item& item) { return bytes_needed({item.name, item.dtype, item.shape, 0, 0}, ""); }
@@ -97,12 +99,29 @@ void round_into(std::span<const float> values, std::span<std::byte> out, const I
   }
 }
 
+/// Makes masters of the bf16 weights from element `first` on.
+void add_low(const Item& item, uint64_t first, std::span<float> values) {
+  const bool split = item.low.entry->dtype == "U16";
+  const size_t element = split ? sizeof(uint16_t) : sizeof(int8_t);
+  std::vector<std::byte> low(values.size() * element);
+  item.low.file->read_bytes(*item.low.entry, first * element, low);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint32_t upper = bits_of(values[i]) >> 16;
+    uint16_t half = 0;
+    int8_t error = 0;
+    std::memcpy(split ? static_cast<void*>(&half) : &error, &low[i * element], element);
+    values[i] = split ? split_joined<float>(upper, half)
+                      : ulp8_joined<float>(upper, static_cast<uint32_t>(int32_t{error}));
+  }
+}
+
 /// Stored bytes of the item from `offset` on.
 void read_item(const Item& item, uint64_t offset, std::span<std::byte> out) {
   if (item.from.entry->dtype == item.dtype) return item.from.file->read_bytes(*item.from.entry, offset, out);
   const DType dtype = dtype_of(item.dtype).value();
   std::vector<float> values(out.size() / size_of(dtype));
   item.from.file->read(*item.from.entry, offset / size_of(dtype), values);
+  if (item.low.entry != nullptr) add_low(item, offset / size_of(dtype), values);
   if (dtype == DType::bf16) return round_into<bf16>(values, out, item);
   if (dtype == DType::f16) return round_into<f16>(values, out, item);
   round_into<float>(values, out, item);
@@ -150,8 +169,11 @@ class Export {
     Item item{name, stored.entry->dtype, stored.entry->shape, stored};
     if (dtype_) item.dtype = safetensors_name(*dtype_);
     if (masters_ && item.dtype != stored.entry->dtype)
-      if (const LocatedTensor* master = masters_->find(model_.stored_form().stored_name(spec.name)))
-        item.from = *master;  // a frozen parameter has none
+      if (const std::string master = model_.stored_form().stored_name(spec.name);
+          const LocatedTensor* found = masters_->find(master)) {  // a frozen parameter has none
+        item.from = *found;
+        if (const LocatedTensor* low = masters_->find(master + ".low")) item.low = *low;
+      }
     items_.push_back(std::move(item));
   }
 

@@ -77,7 +77,7 @@ std::optional<std::string> synchronous(TrainSetup& setup) {
 }
 
 std::optional<std::string> compact_moments(TrainSetup& setup) {
-  if (std::exchange(setup.moments, MomentFormat::int8) == MomentFormat::int8) return {};
+  if (std::exchange(setup.states.moments, MomentFormat::int8) == MomentFormat::int8) return {};
   if (setup.placement.front() == Placement::device) return {};
   return "zero_optimization.offload_optimizer.moment_format: \"int8\"";
 }

@@ -142,7 +142,7 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
   const Decision d = decision(step);
   const BlockStates& states = parts_.states.block(block);
   if (d.skipped) {
-    round_weights(parts_.workers, slot, states.master);
+    rounded_masters(parts_.workers, states, 0, slot);
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -171,12 +171,18 @@ void Optimizer::update_parameters(const Decision& d, BlockId block, Tensor slot)
   const StateFormat format = parts_.setup.format(block);
   for (const ParamSpec& spec : parts_.table.of_block(block)) {
     if (spec.frozen) continue;
-    const Tensor gradient = slot.flat(spec.offset, spec.numel);
+    const auto part = [&](Tensor plane) {
+      return plane.empty() ? Tensor{} : plane.flat(spec.offset, spec.numel);
+    };
+    AdamSpans spans{states_of(states, format, spec.offset, spec.numel), part(slot), part(slot)};
+    spans.upper_in = part(states.upper);
+    // Without a prediction the pass publishes the new upper itself.
+    spans.upper_out = d.prediction == 0 && !states.upper.empty() ? part(slot) : spans.upper_in;
     const auto parameter = static_cast<uint32_t>(&spec - parts_.table.params().data());
-    adam(parts_.workers, parts_.setup.isa,
-         {states_of(states, format, spec.offset, spec.numel), gradient, gradient}, decay_of(spec.decay),
-         d.scalars, d.prediction, {{parts_.setup.seed, parameter, static_cast<uint32_t>(d.updates)}, 0});
+    adam(parts_.workers, parts_.setup.isa, spans, decay_of(spec.decay), d.scalars, d.prediction,
+         {{parts_.setup.seed, parameter, static_cast<uint32_t>(d.updates)}, 0});
   }
+  if (d.prediction == 0 && !states.upper.empty()) copy_plane(parts_.workers, states.upper, slot);
 }
 
 /// The scalars are known only once the decision is made, so the launch itself is work of the lane.

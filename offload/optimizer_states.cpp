@@ -1,5 +1,6 @@
 #include "offload/optimizer_states.h"
 
+#include "cpu_adam/host_reduce.h"
 #include "offload/memory_plan.h"
 
 namespace tandem {
@@ -22,6 +23,27 @@ class Cutter {
   DType dtype_;
 };
 
+/// The plane's bytes of elements [first, first + n) of its block.
+std::span<std::byte> part(const Tensor& plane, StateFormat format, StatePlane kind, int64_t first,
+                          int64_t n) {
+  if (plane.empty()) return {};
+  return {plane.bytes_at(plane_bytes(format, kind, first)), plane_bytes(format, kind, n)};
+}
+
+}  // namespace
+
+DType master_dtype(MasterFormat format) {
+  switch (format) {
+    case MasterFormat::fp32:
+      return DType::f32;
+    case MasterFormat::split:
+      return DType::bf16;
+    case MasterFormat::ulp8:
+      return DType::u8;
+  }
+  return DType::f32;
+}
+
 DType moment_dtype(MomentFormat format) {
   switch (format) {
     case MomentFormat::fp32:
@@ -34,19 +56,16 @@ DType moment_dtype(MomentFormat format) {
   return DType::f32;
 }
 
-/// The plane's bytes of elements [first, first + n) of its block.
-std::span<std::byte> part(const Tensor& plane, StateFormat format, StatePlane kind, int64_t first,
-                          int64_t n) {
-  if (plane.empty()) return {};
-  return {plane.bytes_at(plane_bytes(format, kind, first)), plane_bytes(format, kind, n)};
-}
-
-}  // namespace
-
 std::vector<Tensor> BlockStates::planes() const {
-  std::vector<Tensor> all{master, exp_avg, exp_avg_sq, exp_avg_scale, exp_avg_sq_scale};
+  std::vector<Tensor> all{master, upper, exp_avg, exp_avg_sq, exp_avg_scale, exp_avg_sq_scale};
   std::erase_if(all, [](const Tensor& plane) { return plane.empty(); });
   return all;
+}
+
+void rounded_masters(Workers& workers, const BlockStates& states, int64_t first, Tensor out) {
+  if (states.upper.empty()) return round_weights(workers, out, states.master.flat(first, out.numel()));
+  ASSERT(out.dtype() == DType::bf16, "weights of {} beside bf16 masters", name_of(out.dtype()));
+  copy_plane(workers, out, states.upper.flat(first, out.numel()));
 }
 
 AdamStates states_of(const BlockStates& block, StateFormat format, int64_t first, int64_t n) {
@@ -73,14 +92,16 @@ OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& tabl
   };
   for (const Placement where : {Placement::host, Placement::device}) {
     const int64_t elements = where == Placement::host ? planes.host_elements : planes.device_elements;
-    const MomentFormat format = where == Placement::host ? setup.moments : MomentFormat::fp32;
-    const int64_t groups = format == MomentFormat::int8 ? elements / kStateGroup : 0;
+    const StateFormat format = where == Placement::host ? setup.states : StateFormat{};
+    const int64_t groups = format.moments == MomentFormat::int8 ? elements / kStateGroup : 0;
+    const int64_t beside = row_of(format.master).beside_weights ? elements : 0;
     const auto cutter = [&](int64_t count, DType dtype, const char* scope) {
       return Cutter(memory(where, count, dtype, scope, "optimizer"), dtype);
     };
-    Cutter master = cutter(elements, DType::f32, "master");
-    Cutter exp_avg = cutter(elements, moment_dtype(format), "exp_avg");
-    Cutter exp_avg_sq = cutter(elements, moment_dtype(format), "exp_avg_sq");
+    Cutter master = cutter(elements, master_dtype(format.master), "master");
+    Cutter upper = cutter(beside, DType::bf16, "master");
+    Cutter exp_avg = cutter(elements, moment_dtype(format.moments), "exp_avg");
+    Cutter exp_avg_sq = cutter(elements, moment_dtype(format.moments), "exp_avg_sq");
     Cutter scale = cutter(groups, DType::bf16, "exp_avg"),
            scale_sq = cutter(groups, DType::bf16, "exp_avg_sq");
     std::vector<Cutter> slots;
@@ -94,8 +115,12 @@ OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& tabl
       const auto i = static_cast<size_t>(id);
       if (setup.placement.at(i) != where) continue;
       const int64_t numel = table.block(id).trained;
-      blocks_[i] = {master.cut(numel), exp_avg.cut(numel), exp_avg_sq.cut(numel),
-                    scale.cut(numel / kStateGroup), scale_sq.cut(numel / kStateGroup)};
+      blocks_[i] = {master.cut(numel),
+                    upper.cut(numel),
+                    exp_avg.cut(numel),
+                    exp_avg_sq.cut(numel),
+                    scale.cut(numel / kStateGroup),
+                    scale_sq.cut(numel / kStateGroup)};
       for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
     }
   }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/device/device.h"
+#include "core/device/workers.h"
 #include "cpu_adam/adam.h"
 #include "offload/setup.h"
 
@@ -10,12 +11,20 @@ namespace tandem {
 
 /// One block's planes in host or device memory, each [trained elements] but for the scales.
 struct BlockStates {
-  Tensor master;                           // fp32
-  Tensor exp_avg, exp_avg_sq;              // fp32, bf16, or u8 for the codes of int8
+  Tensor master;               // fp32; beside `upper` bf16 for the 16 raw bits of split, u8 for those of ulp8
+  Tensor upper;                // bf16: round_weight(master), the rest of split and ulp8 masters; else empty
+  Tensor exp_avg, exp_avg_sq;  // fp32, bf16, or u8 for the codes of int8
   Tensor exp_avg_scale, exp_avg_sq_scale;  // [trained / kStateGroup] bf16 with int8, else empty
   /// Those that are not empty.
   [[nodiscard]] std::vector<Tensor> planes() const;
 };
+
+/// How elements of these planes are kept.
+DType master_dtype(MasterFormat format);
+DType moment_dtype(MomentFormat format);
+
+/// out = round_weight of the masters from element `first` on; both on the host.
+void rounded_masters(Workers& workers, const BlockStates& states, int64_t first, Tensor out);
 
 /// The bytes that hold n elements of a block's states from `first` on, a multiple of kStateGroup; on the
 /// host.

@@ -14,40 +14,54 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kConverted = int64_t{1} << 18;  // elements of a format's change at once
+constexpr int64_t kConverted = int64_t{1} << 18;  // elements whose format changes at once
 
 /// States of n elements in some format, in memory of their own.
 class StatePiece {
  public:
-  StatePiece(StateFormat format, int64_t n) : format_(format) {
+  StatePiece(StateFormat format, int64_t n)
+      : format_(format), upper_(row_of(format.master).beside_weights ? static_cast<size_t>(n) : 0) {
     for (size_t i = 0; i < kStatePlanes; ++i)
       planes_[i].resize(plane_bytes(format, static_cast<StatePlane>(i), n));
   }
   [[nodiscard]] AdamStates states() {
     return {format_, planes_[0], planes_[1], planes_[2], planes_[3], planes_[4]};
   }
+  [[nodiscard]] Tensor upper() {
+    if (upper_.empty()) return {};
+    return {upper_.data(), DType::bf16, {static_cast<int64_t>(upper_.size())}};
+  }
 
  private:
   StateFormat format_;
+  std::vector<bf16> upper_;
   std::array<std::vector<std::byte>, kStatePlanes> planes_;
 };
 
-void read_moments(PlaneSource& source, const ParamSpec& spec, int64_t first, const AdamStates& into) {
-  for (const auto& [plane, bytes] : {std::pair{Plane::exp_avg, into.moment1},
-                                     {Plane::exp_avg_sq, into.moment2},
-                                     {Plane::exp_avg_scale, into.scale1},
-                                     {Plane::exp_avg_sq_scale, into.scale2}})
-    if (!bytes.empty()) source.read_moments(plane, spec, first, bytes);
+/// Whatever the source has of a range of a parameter, as it has it.
+void read_states(PlaneSource& source, const ParamSpec& spec, int64_t first, const AdamStates& into,
+                 Tensor upper) {
+  const auto read = [&](Plane plane, std::span<std::byte> bytes) {
+    if (!bytes.empty()) source.read_state(plane, spec, first, bytes);
+  };
+  read(Plane::master, into.master);
+  read(Plane::upper, {static_cast<std::byte*>(upper.raw()), upper.bytes()});
+  if (!source.has_moments()) return;
+  read(Plane::exp_avg, into.moment1);
+  read(Plane::exp_avg_sq, into.moment2);
+  read(Plane::exp_avg_scale, into.scale1);
+  read(Plane::exp_avg_sq_scale, into.scale2);
+}
+
+Tensor part_of_upper(const BlockStates& states, int64_t first, int64_t n) {
+  return states.upper.empty() ? Tensor{} : states.upper.flat(first, n);
 }
 
 }  // namespace
 
-bool FreshPlanes::read(Plane plane, BlockId block, Tensor out) {
-  if (plane != Plane::master) return false;
-  for (const ParamSpec& spec : table_.of_block(block))
-    if (!spec.frozen)
-      weights_.read(spec, 0, {out.data<float>() + spec.offset, static_cast<size_t>(spec.numel)});
-  return true;
+void FreshPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
+  ASSERT(plane == Plane::master, "a fresh model has masters only");
+  weights_.read(spec, first, {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
 }
 
 PlaneMover::PlaneMover(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
@@ -70,64 +84,56 @@ void PlaneMover::upload(Tensor into, Tensor staged) {
 void PlaneMover::load_states(PlaneSource& source) {
   for (BlockId block = 0; block < table_.block_count(); ++block) {
     if (table_.block(block).trained == 0) continue;
-    load_master(source, block);
-    load_moments(source, block);
-  }
-}
-
-void PlaneMover::load_master(PlaneSource& source, BlockId block) {
-  const Tensor master = states_.block(block).master;
-  const bool host = on_host(block);
-  const Tensor landing = host ? master : staging_.tensor(DType::f32, {master.numel()});
-  std::memset(landing.raw(), 0, landing.bytes());
-  const bool there = source.read(Plane::master, block, landing);
-  ASSERT(there, "no masters for block {}", block);
-  if (!host) upload(master, landing);
-}
-
-void PlaneMover::load_moments(PlaneSource& source, BlockId block) {
-  const BlockStates& states = states_.block(block);
-  if (!on_host(block))  // host memory comes zeroed
-    for (const Tensor plane : {states.exp_avg, states.exp_avg_sq}) stream_.fill_zero(plane);
-  const std::optional<MomentFormat> moments = source.moments();
-  if (!moments) return stream_.record().wait();
-  const StateFormat stored{MasterFormat::fp32, *moments}, held = setup_.format(block);
-  for (const ParamSpec& spec : table_.of_block(block)) {
-    if (spec.frozen) continue;
-    if (on_host(block) && stored == held) {
-      read_moments(source, spec, 0, states_of(states, held, spec.offset, spec.numel));
-      continue;
+    if (!on_host(block)) {  // host memory comes zeroed
+      for (const Tensor plane : states_.block(block).planes()) stream_.fill_zero(plane);
+      stream_.record().wait();
     }
-    // A transposed one is read whole each time.
-    const int64_t piece = spec.transposed ? spec.numel : kConverted;
-    for (int64_t first = 0; first < spec.numel; first += piece)
-      convert_moments(source, stored, spec, first, std::min(piece, spec.numel - first));
+    for (const ParamSpec& spec : table_.of_block(block))
+      if (!spec.frozen) load_parameter(source, spec);
   }
+}
+
+void PlaneMover::load_parameter(PlaneSource& source, const ParamSpec& spec) {
+  const StateFormat held = setup_.format(spec.block);
+  if (on_host(spec.block) && source.format() == held) {
+    const BlockStates& states = states_.block(spec.block);
+    return read_states(source, spec, 0, states_of(states, held, spec.offset, spec.numel),
+                       part_of_upper(states, spec.offset, spec.numel));
+  }
+  // A transposed one is read whole each time.
+  const int64_t piece = spec.transposed ? spec.numel : kConverted;
+  for (int64_t first = 0; first < spec.numel; first += piece)
+    convert(source, spec, first, std::min(piece, spec.numel - first));
 }
 
 /// By way of fp32. What is rounded is rounded by random bits that no update draws.
-void PlaneMover::convert_moments(PlaneSource& source, StateFormat stored, const ParamSpec& spec,
-                                 int64_t first, int64_t count) {
-  StatePiece piece(stored, count);
-  read_moments(source, spec, first, piece.states());
-  std::vector<float> masters(static_cast<size_t>(count)), exp_avg(masters.size()), exp_avg_sq(masters.size());
-  decode_states(workers_, piece.states(), {}, {masters, exp_avg, exp_avg_sq});
-  const int64_t at = spec.offset + first;
-  if (!on_host(spec.block)) return upload_moments(spec.block, at, exp_avg, exp_avg_sq);
+void PlaneMover::convert(PlaneSource& source, const ParamSpec& spec, int64_t first, int64_t count) {
+  StatePiece piece(source.format(), count);
+  read_states(source, spec, first, piece.states(), piece.upper());
+  std::vector<float> master(static_cast<size_t>(count)), exp_avg(master.size()), exp_avg_sq(master.size());
+  decode_states(workers_, piece.states(), piece.upper(), {master, exp_avg, exp_avg_sq});
   const BlockStates& states = states_.block(spec.block);
-  std::copy_n(states.master.data<float>() + at, count, masters.begin());
-  const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
-  encode_states(workers_, states_of(states, setup_.format(spec.block), at, count), {},
-                {masters, exp_avg, exp_avg_sq}, {{setup_.seed, parameter, UINT32_MAX}, first});
+  const int64_t at = spec.offset + first;
+  if (on_host(spec.block)) {
+    const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
+    return encode_states(workers_, states_of(states, setup_.format(spec.block), at, count),
+                         part_of_upper(states, at, count), {master, exp_avg, exp_avg_sq},
+                         {{setup_.seed, parameter, UINT32_MAX}, first});
+  }
+  upload_floats(states.master, at, master);
+  if (!source.has_moments()) return;
+  upload_floats(states.exp_avg, at, exp_avg);
+  upload_floats(states.exp_avg_sq, at, exp_avg_sq);
 }
 
-void PlaneMover::upload_moments(BlockId block, int64_t first, std::span<const float> exp_avg,
-                                std::span<const float> exp_avg_sq) {
-  const BlockStates& states = states_.block(block);
-  for (const auto& [plane, values] : {std::pair{states.exp_avg, exp_avg}, {states.exp_avg_sq, exp_avg_sq}}) {
-    const Tensor staged = staging_.tensor(DType::f32, {static_cast<int64_t>(values.size())});
-    std::memcpy(staged.raw(), values.data(), values.size_bytes());
-    upload(plane.flat(first, staged.numel()), staged);
+/// As much at a time as the staging holds.
+void PlaneMover::upload_floats(Tensor plane, int64_t first, std::span<const float> values) {
+  const size_t most = staging_.bytes() / sizeof(float);
+  for (size_t done = 0; done < values.size(); done += most) {
+    const auto part = values.subspan(done, std::min(most, values.size() - done));
+    const Tensor staged = staging_.tensor(DType::f32, {static_cast<int64_t>(part.size())});
+    std::memcpy(staged.raw(), part.data(), part.size_bytes());
+    upload(plane.flat(first + static_cast<int64_t>(done), staged.numel()), staged);
   }
 }
 
@@ -158,19 +164,18 @@ bool PlaneMover::load(PlaneSource& source, Plane plane, BlockId block, Tensor in
 }
 
 void PlaneMover::round_master(BlockId block, Tensor into, Placement where) {
-  const Tensor master = states_.block(block).master;
+  const BlockStates& states = states_.block(block);
   if (!on_host(block)) {
     ASSERT(where == Placement::device, "a device master is rounded on the device");
-    device_.ops().round_weights(stream_, into, master);
+    device_.ops().round_weights(stream_, into, states.master);
     return stream_.record().wait();
   }
-  if (where == Placement::host) return round_weights(workers_, into, master);
+  if (where == Placement::host) return rounded_masters(workers_, states, 0, into);
   const auto piece = static_cast<int64_t>(staging_.bytes() / size_of(into.dtype()));
   for (int64_t first = 0; first < into.numel(); first += piece) {
-    const int64_t count = std::min(piece, into.numel() - first);
-    const Tensor staged = staging_.tensor(into.dtype(), {count});
-    round_weights(workers_, staged, master.flat(first, count));
-    upload(into.flat(first, count), staged);
+    const Tensor staged = staging_.tensor(into.dtype(), {std::min(piece, into.numel() - first)});
+    rounded_masters(workers_, states, first, staged);
+    upload(into.flat(first, staged.numel()), staged);
   }
 }
 

@@ -11,7 +11,8 @@ namespace tandem {
 
 /// One plane of one block, as checkpoints know it.
 enum class Plane : uint8_t {
-  master,            ///< fp32
+  master,            ///< as BlockStates hold it
+  upper,             ///< bf16: the rest of split and ulp8 masters
   exp_avg,           ///< as BlockStates hold it
   exp_avg_sq,        ///< as BlockStates hold it
   weights,           ///< training dtype: the rounded master
@@ -25,14 +26,16 @@ enum class Plane : uint8_t {
 class PlaneSource {
  public:
   virtual ~PlaneSource() = default;
-  /// Fills the block's masters (fp32) or one of its planes of weights (training dtype), [trained elements] on
-  /// the host; padding stays zero (out comes zeroed). False, with nothing written: there is no such plane.
+  /// Fills one of the block's planes of weights (training dtype), [trained elements] on the host; padding
+  /// stays zero (out comes zeroed). False, with nothing written: there is no such plane.
   virtual bool read(Plane plane, BlockId block, Tensor out) = 0;
-  /// The format of the moments; nothing where there are none, which are zero then.
-  [[nodiscard]] virtual std::optional<MomentFormat> moments() const = 0;
-  /// Fills out with the bytes of a parameter's plane of moments or of their scales in that format, from
-  /// element `first` of the parameter on (a multiple of kStateGroup for scales).
-  virtual void read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) = 0;
+  /// The format of what read_state() gives.
+  [[nodiscard]] virtual StateFormat format() const = 0;
+  /// False: there are masters only, and moments are zero.
+  [[nodiscard]] virtual bool has_moments() const = 0;
+  /// Fills out with the bytes of a parameter's plane of states in that format, from element `first` of the
+  /// parameter on (a multiple of kStateGroup for scales).
+  virtual void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) = 0;
   /// Fills out with a frozen parameter's weights from `first` on, in fp32.
   virtual void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) = 0;
 };
@@ -40,18 +43,16 @@ class PlaneSource {
 /// Masters from a WeightSource, moments zero.
 class FreshPlanes : public PlaneSource {
  public:
-  FreshPlanes(const ParamTable& table, WeightSource& weights) : table_(table), weights_(weights) {}
-  bool read(Plane plane, BlockId block, Tensor out) override;
-  [[nodiscard]] std::optional<MomentFormat> moments() const override { return std::nullopt; }
-  void read_moments(Plane, const ParamSpec&, int64_t, std::span<std::byte>) override {
-    ASSERT(false, "a fresh model has no moments");
-  }
+  explicit FreshPlanes(WeightSource& weights) : weights_(weights) {}
+  bool read(Plane, BlockId, Tensor) override { return false; }
+  [[nodiscard]] StateFormat format() const override { return {}; }
+  [[nodiscard]] bool has_moments() const override { return false; }
+  void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override;
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
     weights_.read(spec, first, out);
   }
 
  private:
-  const ParamTable& table_;
   WeightSource& weights_;
 };
 
@@ -74,12 +75,9 @@ class PlaneMover {
   void read(Tensor from, Placement where, Tensor out);
 
  private:
-  void load_master(PlaneSource& source, BlockId block);
-  void load_moments(PlaneSource& source, BlockId block);
-  void convert_moments(PlaneSource& source, StateFormat stored, const ParamSpec& spec, int64_t first,
-                       int64_t count);
-  void upload_moments(BlockId block, int64_t first, std::span<const float> exp_avg,
-                      std::span<const float> exp_avg_sq);
+  void load_parameter(PlaneSource& source, const ParamSpec& spec);
+  void convert(PlaneSource& source, const ParamSpec& spec, int64_t first, int64_t count);
+  void upload_floats(Tensor plane, int64_t first, std::span<const float> values);
   [[nodiscard]] bool on_host(BlockId block) const {
     return setup_.placement.at(static_cast<size_t>(block)) == Placement::host;
   }

@@ -35,8 +35,8 @@ struct TrainSetup {
   float prediction = 0;              ///< delayed: factor of `correction: predict`; 0 = correction none
   std::vector<Placement> placement;  ///< of each block
   AdamHyper adam;
-  MomentFormat moments = MomentFormat::fp32;  ///< of blocks whose states are on the host; else fp32
-  uint64_t seed = 0;                          ///< of the random bits of compact states
+  StateFormat states;  ///< of blocks whose states are on the host; on the device they are in fp32
+  uint64_t seed = 0;   ///< of the random bits of compact states
   std::function<double(int64_t updates_before)> lr;
   double clip = 0;  ///< global norm; 0 = off
   OnNonfinite on_nonfinite = OnNonfinite::skip;
@@ -50,8 +50,7 @@ struct TrainSetup {
   [[nodiscard]] int64_t tokens_per_micro_batch() const { return micro_batch * length; }
   /// How a block's states are held.
   [[nodiscard]] StateFormat format(BlockId block) const {
-    const bool host = placement.at(static_cast<size_t>(block)) == Placement::host;
-    return {MasterFormat::fp32, host ? moments : MomentFormat::fp32};
+    return placement.at(static_cast<size_t>(block)) == Placement::host ? states : StateFormat{};
   }
   /// Gradient slots of a block: a second one where a version may wait for its upload while the next gradient
   /// lands.

@@ -208,7 +208,9 @@ class Trainer::Impl {
         return next_ > start_ ? optimizer_->decision(next_ - 1).prediction > 0 : start_predicted_;
       case Plane::exp_avg_scale:
       case Plane::exp_avg_sq_scale:
-        return setup_.moments == MomentFormat::int8;
+        return setup_.states.moments == MomentFormat::int8;
+      case Plane::upper:
+        return row_of(setup_.states.master).beside_weights;
       default:
         return true;
     }
@@ -227,6 +229,8 @@ class Trainer::Impl {
     switch (plane) {
       case Plane::master:
         return read(states.master, where);
+      case Plane::upper:
+        return read(states.upper, where);
       case Plane::exp_avg:
         return read(states.exp_avg, where);
       case Plane::exp_avg_sq:
@@ -242,7 +246,7 @@ class Trainer::Impl {
       case Plane::weights:
         if (first >= table_.block(block).trained)  // frozen: the device has the only copy
           return read(ring_->device_weights(block), Placement::device);
-        return read_rounded(states.master.flat(first, out.numel()), where, out);
+        return read_rounded(states, where, first, out);
     }
   }
 
@@ -331,11 +335,11 @@ class Trainer::Impl {
     ++next_;
   }
 
-  void read_rounded(Tensor master, Placement where, Tensor out) {
-    if (where == Placement::host) return round_weights(workers_, out, master);
+  void read_rounded(const BlockStates& states, Placement where, int64_t first, Tensor out) {
+    if (where == Placement::host) return rounded_masters(workers_, states, first, out);
     std::vector<float> landing(static_cast<size_t>(out.numel()));
     const Tensor on_host(landing.data(), DType::f32, {out.numel()});
-    reader_->read(master, where, on_host);
+    reader_->read(states.master.flat(first, out.numel()), where, on_host);
     round_weights(workers_, out, on_host);
   }
 

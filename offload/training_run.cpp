@@ -186,7 +186,7 @@ class Run {
       weights = std::make_unique<FolderWeights>(*model_.folder);
     else
       weights = std::make_unique<SeededWeights>(table_, config_.train.seed, model_.arch.initializer_range);
-    FreshPlanes planes(table_, *weights);
+    FreshPlanes planes(*weights);
     make_trainer({StepPolicy::initial(setup_.policy), {}}, planes);
   }
 
@@ -355,7 +355,7 @@ class Run {
     state.data = data_files_;
     state.config_hash = hash_of(resolved_);
     state.states = config_.checkpoint.states;
-    state.moments = setup_.moments;
+    state.format = setup_.states;
     return state;
   }
 

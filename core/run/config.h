@@ -69,6 +69,7 @@ struct Config {
     int64_t warmup_steps = 0;                   ///< at lag 0, before delayed and after an overflow
     Correction correction = Correction::predict;
     double prediction = 0;
+    MasterFormat masters = MasterFormat::fp32;  ///< fp32 where device is none
     MomentFormat moments = MomentFormat::fp32;  ///< fp32 where device is none
   } offload_optimizer;
 

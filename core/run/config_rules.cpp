@@ -115,6 +115,26 @@ void note_unread_schedule_keys(Reading& reading) {
   }
 }
 
+/// Compact states are of an optimizer on the host; some masters need bf16 weights.
+void check_formats(Reading& reading) {
+  const Config& config = reading.config;
+  const Config::OffloadOptimizer& offload = config.offload_optimizer;
+  constexpr std::string_view kMasters = "zero_optimization.offload_optimizer.master_format",
+                             kMoments = "zero_optimization.offload_optimizer.moment_format";
+  const auto needs_host = [&](std::string_view key, std::string_view name) {
+    if (config.offloads_optimizer() || name == "fp32" || !reading.usable(key)) return;
+    reading.fail(key,
+                 fmt::format("{} \"{}\" is of an optimizer on the host, and nothing is offloaded", key, name),
+                 "\"fp32\", or zero_optimization.offload_optimizer.device \"cpu\"");
+  };
+  needs_host(kMasters, row_of(offload.masters).name);
+  needs_host(kMoments, row_of(offload.moments).name);
+  const std::string_view why = refusal({offload.masters, offload.moments}, config.dtype());
+  if (!why.empty() && reading.usable({kMasters, "bf16.enabled", "fp16.enabled"}))
+    reading.fail(kMasters, fmt::format("{} \"{}\" {}", kMasters, row_of(offload.masters).name, why),
+                 "\"fp32\", or bf16.enabled true");
+}
+
 void resolve_offload(Reading& reading) {
   Config::OffloadOptimizer& offload = reading.config.offload_optimizer;
   using Device = Config::OffloadOptimizer::Device;
@@ -130,12 +150,7 @@ void resolve_offload(Reading& reading) {
     offload.schedule = Config::OffloadOptimizer::Schedule::synchronous;
     reading.ignore(kSchedule, "nothing is offloaded");
   }
-  constexpr std::string_view kMoments = "zero_optimization.offload_optimizer.moment_format";
-  if (offload.device == Device::none && offload.moments != MomentFormat::fp32 && reading.usable(kMoments))
-    reading.fail(kMoments,
-                 fmt::format("{} \"{}\" is of an optimizer on the host, and nothing is offloaded", kMoments,
-                             row_of(offload.moments).name),
-                 fmt::format("\"fp32\", or {} \"cpu\"", kDevice));
+  check_formats(reading);
   constexpr std::string_view kParam = "zero_optimization.offload_param";
   if (reading.given(kParam) && !reading.given("zero_optimization.offload_param.device") &&
       reading.usable(kParam))

@@ -261,6 +261,32 @@ void seal(const std::string& checkpoint, const std::vector<std::string>& files) 
   std::ofstream(checkpoint + "/state.json") << json::dump(render_state(parsed.state, sums));
 }
 
+/// A run of the same steps with fp32 masters has the same masters bit by bit.
+TEST_F(CheckpointExportRun, Float32OfSplitMastersIsThemToo) {
+  const std::string format = "zero_optimization.offload_optimizer.master_format";
+  for (const char* masters : {"fp32", "split", "ulp8"}) {
+    ASSERT_EQ(runs_.train("run", {{format, '"' + std::string(masters) + '"'}}, {"--quiet"}).status, 0);
+    ASSERT_EQ(export_run({"--dtype", "float32"}).status, 0);
+    fs::rename(runs_.path("out"), runs_.path(masters));
+    fs::remove_all(runs_.path("run"));
+  }
+  const StoredTensors fp32 = tensors_of(runs_.path("fp32"));
+  EXPECT_EQ(tensors_of(runs_.path("split")), fp32);
+  for (const auto& [name, tensor] : tensors_of(runs_.path("ulp8"))) {
+    ASSERT_EQ(tensor.data.size(), fp32.at(name).data.size());
+    size_t finer = 0;
+    for (size_t at = 0; at < tensor.data.size(); at += 4) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &tensor.data[at], 4);
+      ASSERT_EQ(bits & 0xFFu, 0u) << name << ": 8 bits below bf16's are kept";
+      finer += (bits & 0xFF00u) != 0;
+    }
+    if (tensor.shape.size() > 1) {
+      EXPECT_GT(finer, tensor.data.size() / 8) << name << " holds more than bf16 does";
+    }
+  }
+}
+
 TEST_F(CheckpointExportRun, WithoutMastersTheWeightsAreConverted) {
   ASSERT_EQ(runs_.train("run", {}, {"--quiet"}).status, 0);
   const std::string step = checkpoint_path(runs_.path("run"), 12);

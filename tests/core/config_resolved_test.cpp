@@ -88,9 +88,11 @@ TEST(ConfigResolved, UnusualValuesDifferFromEveryDefault) {
     }
   };
   walk(walk, resolved(with({})), "");
-  // The lr, batch and folder are the minimal config's own; bf16 excludes fp16; eval excludes eval_split.
+  // The lr, batch and folder are the minimal config's own; bf16 excludes fp16, and split and ulp8
+  // masters need it; eval excludes eval_split.
   EXPECT_EQ(same, (std::vector<std::string>{"output_dir", "train_batch_size", "data.eval_split",
-                                            "bf16.enabled", "optimizer.params.lr"}));
+                                            "bf16.enabled", "optimizer.params.lr",
+                                            "zero_optimization.offload_optimizer.master_format"}));
 }
 
 TEST(ConfigDifferences, AreListedKeyByKey) {

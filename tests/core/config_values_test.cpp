@@ -92,6 +92,11 @@ TEST(ConfigValues, EveryEnumeratorHasItsName) {
                          "zero_optimization.offload_optimizer.correction=none"});
   EXPECT_EQ(c.offload_optimizer.schedule, Offload::Schedule::delayed);
   EXPECT_EQ(c.offload_optimizer.correction, Offload::Correction::none);
+  for (const MasterFormat format : {MasterFormat::fp32, MasterFormat::split, MasterFormat::ulp8})
+    EXPECT_EQ(with({"bf16.enabled=true",
+                    fmt::format("zero_optimization.offload_optimizer.master_format={}", row_of(format).name)})
+                  .offload_optimizer.masters,
+              format);
   for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::int8})
     EXPECT_EQ(with({fmt::format("zero_optimization.offload_optimizer.moment_format={}", row_of(format).name)})
                   .offload_optimizer.moments,
@@ -188,8 +193,7 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
                                        "schedule | \"synchronous\" or \"delayed\""},
       {offload + "device=nvme",
        offload + "device \"nvme\" is not supported yet | --set " + offload + "device | \"none\" or \"cpu\""},
-      {offload + "master_format=split", "not supported yet"},
-      {offload + "master_format=fp32", ""},
+      {offload + "master_format=split", "so weights must be bfloat16"},
       {offload + "moment_format=int8", ""},
       {offload + "ratio=0.5", "ratio 0.5 is not supported yet"},
       {offload + "staleness_limit=0", ""},

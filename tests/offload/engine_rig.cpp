@@ -19,6 +19,7 @@ const std::map<Plane, const char*>& plane_names() {
                                                   {Plane::weights, "weights"},
                                                   {Plane::lagged, "lagged"},
                                                   {Plane::predicted, "predicted"},
+                                                  {Plane::upper, "upper"},
                                                   {Plane::exp_avg_scale, "exp_avg_scale"},
                                                   {Plane::exp_avg_sq_scale, "exp_avg_sq_scale"}};
   return names;
@@ -41,7 +42,7 @@ class FilledWeights : public WeightSource {
 class SavedPlanes : public PlaneSource {
  public:
   SavedPlanes(const std::map<Plane, PlaneBits>& planes, const EngineOptions& options)
-      : planes_(planes), dtype_(options.dtype), moments_(options.moments) {}
+      : planes_(planes), dtype_(options.dtype), format_{options.masters, options.moments} {}
   bool read(Plane plane, BlockId block, Tensor out) override {
     const auto found = planes_.find(plane);
     if (found == planes_.end()) return false;
@@ -50,11 +51,16 @@ class SavedPlanes : public PlaneSource {
     std::memcpy(out.raw(), bits.data(), bits.size());
     return true;
   }
-  [[nodiscard]] std::optional<MomentFormat> moments() const override { return moments_; }
-  void read_moments(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override {
+  [[nodiscard]] StateFormat format() const override { return format_; }
+  [[nodiscard]] bool has_moments() const override { return true; }
+  void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override {
     const bool scales = plane == Plane::exp_avg_scale || plane == Plane::exp_avg_sq_scale;
-    const StatePlane kind = scales ? StatePlane::scale1 : StatePlane::moment1;
-    const size_t at = plane_bytes({MasterFormat::fp32, moments_}, kind, spec.offset + first);
+    const StatePlane kind = scales                   ? StatePlane::scale1
+                            : plane == Plane::master ? StatePlane::master
+                                                     : StatePlane::moment1;
+    const int64_t element = spec.offset + first;
+    const size_t at = plane == Plane::upper ? static_cast<size_t>(element) * sizeof(bf16)
+                                            : plane_bytes(format_, kind, element);
     std::memcpy(out.data(), planes_.at(plane).at(static_cast<size_t>(spec.block)).data() + at, out.size());
   }
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
@@ -71,7 +77,7 @@ class SavedPlanes : public PlaneSource {
  private:
   const std::map<Plane, PlaneBits>& planes_;
   const DType dtype_;
-  const MomentFormat moments_;
+  const StateFormat format_;
 };
 
 std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
@@ -146,7 +152,7 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
     setup.placement.push_back(host ? Placement::host : Placement::device);
   }
   setup.adam = options.adam;
-  setup.moments = options.moments;
+  setup.states = {options.masters, options.moments};
   setup.seed = options.seed;
   setup.lr = options.lr;
   setup.clip = options.clip;
@@ -203,14 +209,15 @@ EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
 
 EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr) {
   FilledWeights weights(options_);
-  FreshPlanes planes(table_, weights);
+  FreshPlanes planes(weights);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_,
                                        TrainState{StepPolicy::initial(setup_.policy), {}}, planes);
 }
 
 EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
   EngineOptions stored = options;
-  stored.moments = saved.moments;
+  stored.masters = saved.format.master;
+  stored.moments = saved.format.moments;
   SavedPlanes planes(saved.planes, stored);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
 }
@@ -237,13 +244,15 @@ PlaneBits EngineRig::plane(Plane plane) {
   for (BlockId block = 0; block < table_.block_count(); ++block) {
     const int64_t trained = table_.block(block).trained,
                   numel = plane == Plane::weights ? table_.block(block).numel : trained;
+    const StateFormat format = setup_.format(block);
     const bool scales = plane == Plane::exp_avg_scale || plane == Plane::exp_avg_sq_scale;
-    const MomentFormat moments = setup_.format(block).moments;
-    if (scales && moments != MomentFormat::int8) {  // a block whose states are on the device
+    const bool absent = (scales && format.moments != MomentFormat::int8) ||
+                        (plane == Plane::upper && !row_of(format.master).beside_weights);
+    if (absent) {  // of a block whose states are on the device
       bits.emplace_back();
       continue;
     }
-    const DType dtype = dtype_of(plane, moments);
+    const DType dtype = dtype_of(plane, format);
     const int64_t per = scales ? kStateGroup : 1;
     std::vector<std::byte>& bytes = bits.emplace_back(static_cast<size_t>(numel / per) * size_of(dtype));
     const Tensor all(bytes.data(), dtype, {numel / per});
@@ -254,15 +263,14 @@ PlaneBits EngineRig::plane(Plane plane) {
   return bits;
 }
 
-DType EngineRig::dtype_of(Plane plane, MomentFormat moments) const {
+DType EngineRig::dtype_of(Plane plane, StateFormat format) const {
   switch (plane) {
     case Plane::master:
-      return DType::f32;
+      return master_dtype(format.master);
     case Plane::exp_avg:
     case Plane::exp_avg_sq:
-      return moments == MomentFormat::fp32   ? DType::f32
-             : moments == MomentFormat::bf16 ? DType::bf16
-                                             : DType::u8;
+      return moment_dtype(format.moments);
+    case Plane::upper:
     case Plane::exp_avg_scale:
     case Plane::exp_avg_sq_scale:
       return DType::bf16;

@@ -37,6 +37,7 @@ struct EngineOptions {
   double clip = 0;
   AdamHyper adam{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true};
   std::vector<std::string> no_decay, freeze;
+  MasterFormat masters = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
   uint64_t seed = 5;  ///< of compact states' random bits
   std::function<double(int64_t updates_before)> lr = [](int64_t n) { return n < 3 ? 1e-3 * (n + 1) : 4e-3; };
@@ -88,7 +89,7 @@ std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>
 struct Saved {
   TrainState state;
   std::map<Plane, PlaneBits> planes;
-  MomentFormat moments = MomentFormat::fp32;
+  StateFormat format;
 };
 
 class EngineRig {
@@ -102,7 +103,7 @@ class EngineRig {
   void run(int64_t steps);
   /// After run(): everything so far, since this rig began.
   [[nodiscard]] Outcome outcome();
-  [[nodiscard]] Saved save() { return {trainer_->state(), outcome().planes, options_.moments}; }
+  [[nodiscard]] Saved save() { return {trainer_->state(), outcome().planes, setup_.states}; }
   [[nodiscard]] PlaneBits plane(Plane plane);
   [[nodiscard]] Trainer& trainer() { return *trainer_; }
   [[nodiscard]] Device& device() { return *device_; }
@@ -115,7 +116,7 @@ class EngineRig {
   /// The parts around the trainer.
   EngineRig(const EngineOptions& options, std::nullptr_t no_trainer);
   void take_reports();
-  [[nodiscard]] DType dtype_of(Plane plane, MomentFormat moments) const;
+  [[nodiscard]] DType dtype_of(Plane plane, StateFormat format) const;
   const EngineOptions options_;
   ParamTable table_;
   TrainSetup setup_;

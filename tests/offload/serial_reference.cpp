@@ -69,37 +69,45 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {begin, begin + values.size() * sizeof(T)};
 }
 
-/// Moments of every block in a compact format. What the fp32 arrays hold between decode() and encode() is
+/// States of every block in a compact format. What the fp32 arrays hold between decode() and encode() is
 /// theirs.
-class CompactMoments {
+class CompactStates {
  public:
-  CompactMoments(const EngineOptions& options, const ParamTable& table)
-      : format_{MasterFormat::fp32, options.moments}, seed_(options.seed), table_(table) {
+  CompactStates(const EngineOptions& options, const ParamTable& table)
+      : format_{options.masters, options.moments}, seed_(options.seed), table_(table) {
     for (const BlockSpec& block : table.blocks()) {
       auto& planes = planes_.emplace_back();
       for (size_t i = 0; i < kStatePlanes; ++i)
         planes[i].resize(plane_bytes(format_, static_cast<StatePlane>(i), block.numel));
+      upper_.emplace_back(row_of(format_.master).beside_weights ? static_cast<size_t>(block.numel) : 0);
     }
   }
-  [[nodiscard]] bool used() const { return format_.moments != MomentFormat::fp32; }
+  [[nodiscard]] StateFormat format() const { return format_; }
+  [[nodiscard]] bool used() const { return !(format_ == StateFormat{}); }
 
-  void decode(const ParamSpec& spec, std::span<float> m, std::span<float> v) {
-    std::vector<float> masters(m.size());
-    decode_states(*workers_, states(spec), {}, {masters, m, v});
+  void decode(const ParamSpec& spec, const StateValues& values) {
+    decode_states(*workers_, states(spec), upper(spec), values);
   }
-  void encode(const ParamSpec& spec, std::span<float> m, std::span<float> v, int64_t t) {
-    std::vector<float> masters(m.size());
+  void encode(const ParamSpec& spec, const StateValues& values, uint32_t t) {
     const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
-    encode_states(*workers_, states(spec), {}, {masters, m, v},
-                  {{seed_, parameter, static_cast<uint32_t>(t)}, 0});
+    encode_states(*workers_, states(spec), upper(spec), values, {{seed_, parameter, t}, 0});
   }
   [[nodiscard]] PlaneBits plane(StatePlane plane) const {
     PlaneBits bits;
     for (const auto& planes : planes_) bits.push_back(planes[static_cast<size_t>(plane)]);
     return bits;
   }
+  [[nodiscard]] PlaneBits upper() const {
+    PlaneBits bits;
+    for (const std::vector<bf16>& block : upper_) bits.push_back(bytes_of(block));
+    return bits;
+  }
 
  private:
+  Tensor upper(const ParamSpec& spec) {
+    std::vector<bf16>& block = upper_[static_cast<size_t>(spec.block)];
+    return block.empty() ? Tensor{} : Tensor(block.data() + spec.offset, DType::bf16, {spec.numel});
+  }
   AdamStates states(const ParamSpec& spec) {
     auto& planes = planes_[static_cast<size_t>(spec.block)];
     const auto part = [&](StatePlane plane) {
@@ -118,6 +126,7 @@ class CompactMoments {
   const ParamTable& table_;
   const std::unique_ptr<Workers> workers_ = make_workers(PoolKind::plain, 1);
   std::vector<std::array<std::vector<std::byte>, kStatePlanes>> planes_;
+  std::vector<std::vector<bf16>> upper_;
 };
 
 template <class T>
@@ -141,6 +150,8 @@ class Loop {
       options.fill ? options.fill(spec, out)
                    : golden::fill_weight(spec.name, static_cast<int>(spec.shape.size()), out);
     }
+    if (compact_.used())
+      for (const ParamSpec& spec : table_.params()) recode(spec, UINT32_MAX);
     versions_.push_back(publish(master_, 0));
   }
 
@@ -173,14 +184,7 @@ class Loop {
     for (const auto& [plane, values] :
          {std::pair{Plane::master, &master_}, {Plane::exp_avg, &exp_avg_}, {Plane::exp_avg_sq, &exp_avg_sq_}})
       for (const std::vector<float>& block : *values) outcome_.planes[plane].push_back(bytes_of(block));
-    if (compact_.used()) {
-      outcome_.planes[Plane::exp_avg] = compact_.plane(StatePlane::moment1);
-      outcome_.planes[Plane::exp_avg_sq] = compact_.plane(StatePlane::moment2);
-    }
-    if (options_.moments == MomentFormat::int8) {
-      outcome_.planes[Plane::exp_avg_scale] = compact_.plane(StatePlane::scale1);
-      outcome_.planes[Plane::exp_avg_sq_scale] = compact_.plane(StatePlane::scale2);
-    }
+    if (compact_.used()) add_compact_planes();
     if (rules_.lag(next) == 1) outcome_.planes[Plane::lagged] = versions_.end()[-2];
     if (outcome_.decisions.back().prediction > 0) outcome_.planes[Plane::predicted] = versions_.back();
     return outcome_;
@@ -231,6 +235,7 @@ class Loop {
 
   void update(Decision& d, const std::vector<std::vector<T>>& gradient) {
     const Floats before = master_;
+    exact_ = master_;
     if (!d.skipped) {
       const AdamConstants<float> c(adam_scalars(options_.adam, d.lr, d.updates, d.clip_coef, d.loss_scale));
       for (const ParamSpec& spec : table_.params())
@@ -242,15 +247,36 @@ class Loop {
                                                                            : publish(before, d.prediction));
   }
 
+  void add_compact_planes() {
+    outcome_.planes[Plane::master] = compact_.plane(StatePlane::master);
+    outcome_.planes[Plane::exp_avg] = compact_.plane(StatePlane::moment1);
+    outcome_.planes[Plane::exp_avg_sq] = compact_.plane(StatePlane::moment2);
+    if (row_of(compact_.format().master).beside_weights) outcome_.planes[Plane::upper] = compact_.upper();
+    if (compact_.format().moments != MomentFormat::int8) return;
+    outcome_.planes[Plane::exp_avg_scale] = compact_.plane(StatePlane::scale1);
+    outcome_.planes[Plane::exp_avg_sq_scale] = compact_.plane(StatePlane::scale2);
+  }
+
+  [[nodiscard]] StateValues values_of(const ParamSpec& spec) {
+    const auto part = [&](Floats& plane) {
+      return std::span(plane[static_cast<size_t>(spec.block)])
+          .subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.numel));
+    };
+    return {part(master_), part(exp_avg_), part(exp_avg_sq_)};
+  }
+  /// What the states are once the format has rounded them.
+  void recode(const ParamSpec& spec, uint32_t t) {
+    compact_.encode(spec, values_of(spec), t);
+    compact_.decode(spec, values_of(spec));
+  }
+
   void update_parameter(const ParamSpec& spec, const std::vector<T>& gradient, const AdamConstants<float>& c,
                         int64_t t) {
     const auto block = static_cast<size_t>(spec.block), begin = static_cast<size_t>(spec.offset),
                count = static_cast<size_t>(spec.numel);
-    const auto m = std::span(exp_avg_[block]).subspan(begin, count),
-               v = std::span(exp_avg_sq_[block]).subspan(begin, count);
-    if (compact_.used()) compact_.decode(spec, m, v);
     for (size_t k = begin; k < begin + count; ++k) update_element(spec, k, to_float(gradient[k]), c);
-    if (compact_.used()) compact_.encode(spec, m, v, t);
+    std::copy_n(master_[block].begin() + spec.offset, count, exact_[block].begin() + spec.offset);
+    if (compact_.used()) recode(spec, static_cast<uint32_t>(t));
   }
 
   void update_element(const ParamSpec& spec, size_t k, float g, const AdamConstants<float>& c) {
@@ -264,14 +290,15 @@ class Loop {
       adam_update<Decay::l2>(p, m, v, g, c);
   }
 
-  /// round16(p + prediction (p - p_before)).
+  /// round16(p), or round16(p + prediction (p - p_before)) of the p that a format has not rounded.
   PlaneBits publish(const Floats& before, float prediction) const {
     PlaneBits bits;
     for (size_t block = 0; block < master_.size(); ++block) {
       std::vector<T> rounded;
       for (size_t k = 0; k < master_[block].size(); ++k) {
-        const float p = master_[block][k];
-        rounded.push_back(round_weight<T>(prediction == 0 ? p : predicted(p, before[block][k], prediction)));
+        const float p = exact_.empty() ? 0 : exact_[block][k];
+        rounded.push_back(round_weight<T>(prediction == 0 ? master_[block][k]
+                                                          : predicted(p, before[block][k], prediction)));
       }
       bits.push_back(bytes_of(rounded));
     }
@@ -281,10 +308,10 @@ class Loop {
   const EngineOptions& options_;
   const SerialFault fault_;
   const ParamTable table_;
-  CompactMoments compact_;
+  CompactStates compact_;
   SerialModel model_;
   Rules rules_;
-  Floats master_, exp_avg_, exp_avg_sq_;
+  Floats master_, exp_avg_, exp_avg_sq_, exact_;
   std::vector<PlaneBits> versions_;  ///< as published, all of them
   int64_t updates_ = 0;
   Outcome outcome_;
