@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What a setting costs in loss, at several seeds.
 
-    losses.py schedules|moments [--config CONFIG] [--seeds 1,2,3] [--set KEY=VALUE ...] [--runs FOLDER] [--out NAME]
+    losses.py schedules|states [--config CONFIG] [--seeds 1,2,3] [--set KEY=VALUE ...] [--runs FOLDER] [--out NAME]
 
-schedules: `synchronous`, `delayed` and `delayed` with prediction; moments: Adam's moments in fp32, bf16 and int8. Trains
-CONFIG (default: the quickstart) once per variant and seed, by the real program (build/release/tandem, or $TANDEM), and
-writes NAME.md and NAME.json (default: bench/results/schedules or moments). Runs that have finished are kept in FOLDER
+schedules: `synchronous`, `delayed` and `delayed` with prediction; states: formats of masters and moments. Trains CONFIG
+(default: the quickstart) once per variant and seed, by the real program (build/release/tandem, or $TANDEM), and writes
+NAME.md and NAME.json (default: bench/results/schedules or states). Runs that have finished are kept in FOLDER
 (default: runs/losses), under a hash of the config and the settings, so starting again goes on with what is missing. The seed
 gives initial weights and the order of the data; what is held out is the same text in every run. Needs Python's standard
 library alone.
@@ -42,10 +42,10 @@ COMPARISONS = {
         "delayed": {"schedule": "delayed", "correction": "none"},
         "delayed+predict": {"schedule": "delayed", "correction": "predict"},
     }),
-    "moments": Comparison("Formats of Adam's moments: what they cost in loss", "moment_format", "fp32", {
-        "fp32": {"schedule": "synchronous"},
-        "bf16": {"schedule": "synchronous", "moment_format": "bf16"},
-        "int8": {"schedule": "synchronous", "moment_format": "int8"},
+    "states": Comparison("Formats of optimizer states: what they cost in loss", "masters + moments", "fp32+fp32", {
+        f"{masters}+{moments}": {"schedule": "synchronous", "master_format": masters, "moment_format": moments}
+        for masters, moments in (("fp32", "fp32"), ("split", "fp32"), ("fp32", "bf16"), ("split", "bf16"),
+                                 ("fp32", "int8"), ("ulp8", "int8"))
     }),
 }
 
