@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/core/address_sanitizer.h"
+
 namespace tandem {
 
 /// What a finished program left.
@@ -11,14 +13,6 @@ struct Ran {
   std::string out, err;
   size_t peak_bytes = 0;  ///< the most that was resident at once
 };
-
-/// With AddressSanitizer the bytes of a process tell nothing: most are shadow and redzones.
-constexpr bool kAddressSanitizer =
-#if defined(__SANITIZE_ADDRESS__)
-    true;
-#else
-    false;
-#endif
 
 /// Runs build/.../tandem with the arguments, with an empty stdin. `prelude` runs in the child first (limits,
 /// environment).

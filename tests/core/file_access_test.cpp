@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/io/model_folder.h"
+#include "tests/core/address_sanitizer.h"
 #include "tests/core/expect_error.h"
 #include "tests/core/safetensors_bytes.h"
 #include "tests/core/temporary_folder.h"
@@ -16,13 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr FileAccess kAll[] = {FileAccess::scattered, FileAccess::sequential, FileAccess::mapped};
-
-// With AddressSanitizer the bytes of a process tell nothing: most are shadow and redzones.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAddressSanitizer = true;
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
 
 /// Bytes whose pattern has no period that a page or a window could hide.
 std::string pattern(size_t bytes) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/data/token_file.h"
+#include "tests/core/address_sanitizer.h"
 #include "tests/core/expect_error.h"
 #include "tests/core/token_bytes.h"
 
@@ -21,14 +22,6 @@ void extend(const std::string& path, uint64_t size, const std::string& end) {
             static_cast<ssize_t>(end.size()));
   EXPECT_EQ(::close(file), 0);
 }
-
-/// With AddressSanitizer the bytes of a process tell nothing: most are shadow and redzones.
-constexpr bool kAddressSanitizer =
-#if defined(__SANITIZE_ADDRESS__)
-    true;
-#else
-    false;
-#endif
 
 /// Bytes of this process in memory.
 uint64_t resident() {
