@@ -141,14 +141,14 @@ void encode_states(Workers& workers, const AdamStates& states, const Tensor& upp
   ASSERT(!stochastic(states.format) || place.key.t > 0, "{} states coded without a key for their random bits",
          name_of(states.format));
   bf16* weights = weights_of(upper);
-  const bool grouped = states.format.moments == MomentFormat::int8;
+  const bool grouped = states.format.moments == MomentFormat::int8, draws = stochastic(states.format);
   workers.ranges(static_cast<int64_t>(values.master.size()), kGrain, [&](int64_t begin, int64_t end) {
     std::array<float, 2> scales{1, 1};
     for (int64_t i = begin; i < end; ++i) {
       if (grouped && i % kStateGroup == 0)
         scales = encode_scales(states, values, i, std::min(i + kStateGroup, end));
       const auto k = static_cast<size_t>(i);
-      const uint32_t word = word_of(place.key, place.first + i);
+      const uint32_t word = draws ? word_of(place.key, place.first + i) : 0;
       encode_master(states, weights, i, values.master[k], word);
       encode_moments(states, i, values.moment1[k], values.moment2[k], scales, word);
     }
