@@ -1,8 +1,7 @@
 #include "cpu_adam/host_reduce.h"
 
-#include <cstring>
-
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "core/base/error.h"
@@ -69,10 +68,10 @@ void round_weights(Workers& workers, const Tensor& dst, const Tensor& src) {
 }
 
 void copy_plane(Workers& workers, const Tensor& dst, const Tensor& src) {
-  constexpr int64_t kGrain = 1 << 20;  // bytes
+  constexpr int64_t kBytes = 1 << 20;  // of a task
   ASSERT(dst.dtype() == src.dtype() && dst.numel() == src.numel(), "{} elements copied to {}", src.numel(),
          dst.numel());
-  workers.ranges(static_cast<int64_t>(src.bytes()), kGrain, [&](int64_t begin, int64_t end) {
+  workers.ranges(static_cast<int64_t>(src.bytes()), kBytes, [&](int64_t begin, int64_t end) {
     std::memcpy(dst.bytes_at(static_cast<size_t>(begin)), src.bytes_at(static_cast<size_t>(begin)),
                 static_cast<size_t>(end - begin));
   });

@@ -88,11 +88,6 @@ void add(FileSums& all, const FileSums& some, const std::string& folder = {}) {
   for (const auto& [name, sum] : some) all[folder + name] = sum;
 }
 
-std::vector<uint64_t> file_shape(const ParamSpec& spec) {
-  const std::vector<int64_t> shape = spec.stored_shape();
-  return {shape.begin(), shape.end()};
-}
-
 std::vector<uint64_t> stored_shape(const StoredPlane& plane, const ParamSpec& spec) {
   const auto groups = static_cast<uint64_t>((spec.numel + kStateGroup - 1) / kStateGroup);
   return plane.scales ? std::vector<uint64_t>{groups} : file_shape(spec);
@@ -180,8 +175,8 @@ uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const Checkpoint
   const auto all = static_cast<uint64_t>(table.parameter_count()),
              trained = static_cast<uint64_t>(table.trained_count());
   const uint64_t planes = (parts.lagged ? 1u : 0u) + (parts.predicted ? 1u : 0u);
-  const double beside = row_of(parts.format.master).beside_weights ? sizeof(bf16) : 0;
-  const auto held = static_cast<uint64_t>((bytes_held(parts.format) + beside) * static_cast<double>(trained));
+  const double each = bytes_held(parts.format) + static_cast<double>(bytes_beside(parts.format));
+  const auto held = static_cast<uint64_t>(each * static_cast<double>(trained));
   return all * size_of(dtype) + (parts.states ? held + trained * planes * size_of(dtype) : 0);
 }
 
@@ -248,33 +243,22 @@ void SavedPlanes::check(Plane file, const SafetensorsSet& set) const {
         path, kOtherModel);
 }
 
-const LocatedTensor& SavedPlanes::tensor_of(const SafetensorsSet& set, const ParamSpec& spec,
-                                            const std::string& suffix) const {
-  return *set.find(model_.stored_form().stored_name(spec.name) + suffix);
-}
-
 bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
-  const auto set = checkpoint_.planes().find(plane);
-  if (set == checkpoint_.planes().end()) return false;
+  if (!checkpoint_.planes().contains(plane)) return false;
   for (const ParamSpec& spec : table_.of_block(block)) {
     if (spec.frozen) continue;
     const Tensor part = out.flat(spec.offset, spec.numel);
-    const LocatedTensor& tensor = tensor_of(set->second, spec, "");
-    const size_t element = size_of(out.dtype());
-    read_in_block_order(spec, element, 0, {static_cast<std::byte*>(part.raw()), part.bytes()},
-                        [&](uint64_t first, std::span<std::byte> bytes) {
-                          tensor.file->read_bytes(*tensor.entry, first * element, bytes);
-                        });
+    read_state(plane, spec, 0, {static_cast<std::byte*>(part.raw()), part.bytes()});
   }
   return true;
 }
 
 void SavedPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
   const RunState& state = checkpoint_.state();
-  for (const Plane file : {Plane::master, Plane::exp_avg, Plane::exp_avg_sq})
+  for (const auto& [file, set] : checkpoint_.planes())
     for (const StoredPlane& stored : stored_planes(file, state.dtype, state.format)) {
       if (stored.plane != plane) continue;
-      const LocatedTensor& tensor = tensor_of(checkpoint_.planes().at(file), spec, stored.suffix);
+      const LocatedTensor& tensor = *set.find(model_.stored_form().stored_name(spec.name) + stored.suffix);
       const size_t element = size_of(stored.dtype);
       const auto read = [&](uint64_t begin, std::span<std::byte> bytes) {
         tensor.file->read_bytes(*tensor.entry, begin * element, bytes);

@@ -102,8 +102,6 @@ class SavedPlanes : public PlaneSource {
 
  private:
   void check(Plane file, const SafetensorsSet& set) const;
-  [[nodiscard]] const LocatedTensor& tensor_of(const SafetensorsSet& set, const ParamSpec& spec,
-                                               const std::string& suffix) const;
   const Checkpoint& checkpoint_;
   const ParamTable& table_;
   const ModelFolder model_;

@@ -115,8 +115,8 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   plan.device["optimizer"] = device * 3 * sizeof(float);
   plan.device["slots"] = device * element * static_cast<size_t>(setup.slots());
   const StateFormat& states = setup.states;
-  const size_t upper = row_of(states.master).beside_weights ? sizeof(bf16) : 0;
-  plan.host["master"] = plane_bytes(states, StatePlane::master, planes.host_elements) + host * upper;
+  plan.host["master"] =
+      plane_bytes(states, StatePlane::master, planes.host_elements) + host * bytes_beside(states);
   plan.host["exp_avg"] = plan.host["exp_avg_sq"] =
       plane_bytes(states, StatePlane::moment1, planes.host_elements) +
       plane_bytes(states, StatePlane::scale1, planes.host_elements);

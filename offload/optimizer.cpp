@@ -171,16 +171,14 @@ void Optimizer::update_parameters(const Decision& d, BlockId block, Tensor slot)
   const StateFormat format = parts_.setup.format(block);
   for (const ParamSpec& spec : parts_.table.of_block(block)) {
     if (spec.frozen) continue;
-    const auto part = [&](Tensor plane) {
-      return plane.empty() ? Tensor{} : plane.flat(spec.offset, spec.numel);
-    };
-    AdamSpans spans{states_of(states, format, spec.offset, spec.numel), part(slot), part(slot)};
-    spans.upper_in = part(states.upper);
-    // Without a prediction the pass publishes the new upper itself.
-    spans.upper_out = d.prediction == 0 && !states.upper.empty() ? part(slot) : spans.upper_in;
-    const auto parameter = static_cast<uint32_t>(&spec - parts_.table.params().data());
-    adam(parts_.workers, parts_.setup.isa, spans, decay_of(spec.decay), d.scalars, d.prediction,
-         {{parts_.setup.seed, parameter, static_cast<uint32_t>(d.updates)}, 0});
+    const Tensor gradient = slot.flat(spec.offset, spec.numel),
+                 upper = upper_of(states, spec.offset, spec.numel);
+    // Without a prediction the pass publishes the new upper itself, over the gradient.
+    const Tensor upper_out = d.prediction == 0 && !upper.empty() ? gradient : upper;
+    adam(parts_.workers, parts_.setup.isa,
+         {states_of(states, format, spec.offset, spec.numel), gradient, gradient, upper, upper_out},
+         decay_of(spec.decay), d.scalars, d.prediction,
+         {{parts_.setup.seed, parts_.table.index(spec), static_cast<uint32_t>(d.updates)}, 0});
   }
   if (d.prediction == 0 && !states.upper.empty()) copy_plane(parts_.workers, states.upper, slot);
 }

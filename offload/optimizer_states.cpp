@@ -78,6 +78,10 @@ AdamStates states_of(const BlockStates& block, StateFormat format, int64_t first
           of(block.exp_avg_sq_scale, StatePlane::scale2)};
 }
 
+Tensor upper_of(const BlockStates& block, int64_t first, int64_t n) {
+  return block.upper.empty() ? Tensor{} : block.upper.flat(first, n);
+}
+
 OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device,
                                  HostMemory& host)
     : blocks_(static_cast<size_t>(table.block_count())), slots_(static_cast<size_t>(table.block_count())) {

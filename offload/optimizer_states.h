@@ -29,6 +29,8 @@ void rounded_masters(Workers& workers, const BlockStates& states, int64_t first,
 /// The bytes that hold n elements of a block's states from `first` on, a multiple of kStateGroup; on the
 /// host.
 AdamStates states_of(const BlockStates& block, StateFormat format, int64_t first, int64_t n);
+/// The bf16 weights beside those masters; empty where the block has none.
+Tensor upper_of(const BlockStates& block, int64_t first, int64_t n);
 
 class OptimizerStates {
  public:

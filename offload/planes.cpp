@@ -53,10 +53,6 @@ void read_states(PlaneSource& source, const ParamSpec& spec, int64_t first, cons
   read(Plane::exp_avg_sq_scale, into.scale2);
 }
 
-Tensor part_of_upper(const BlockStates& states, int64_t first, int64_t n) {
-  return states.upper.empty() ? Tensor{} : states.upper.flat(first, n);
-}
-
 }  // namespace
 
 void FreshPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
@@ -98,7 +94,7 @@ void PlaneMover::load_parameter(PlaneSource& source, const ParamSpec& spec) {
   if (on_host(spec.block) && source.format() == held) {
     const BlockStates& states = states_.block(spec.block);
     return read_states(source, spec, 0, states_of(states, held, spec.offset, spec.numel),
-                       part_of_upper(states, spec.offset, spec.numel));
+                       upper_of(states, spec.offset, spec.numel));
   }
   // A transposed one is read whole each time.
   const int64_t piece = spec.transposed ? spec.numel : kConverted;
@@ -115,10 +111,9 @@ void PlaneMover::convert(PlaneSource& source, const ParamSpec& spec, int64_t fir
   const BlockStates& states = states_.block(spec.block);
   const int64_t at = spec.offset + first;
   if (on_host(spec.block)) {
-    const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
     return encode_states(workers_, states_of(states, setup_.format(spec.block), at, count),
-                         part_of_upper(states, at, count), {master, exp_avg, exp_avg_sq},
-                         {{setup_.seed, parameter, UINT32_MAX}, first});
+                         upper_of(states, at, count), {master, exp_avg, exp_avg_sq},
+                         {{setup_.seed, table_.index(spec), UINT32_MAX}, first});
   }
   upload_floats(states.master, at, master);
   if (!source.has_moments()) return;

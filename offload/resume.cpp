@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "core/io/hf_config.h"
+#include "core/io/model_folder.h"
 
 namespace tandem {
 
 namespace {
-
-constexpr uint64_t kConfigMost = uint64_t{16} << 20;  // bytes of a config.json
 
 /// Keys that decide what the run computes from its first step on: a resumed run may change them only by name.
 bool binds(const std::string& key) {
@@ -127,9 +125,7 @@ void check_model(const Config& config, const Arch& arch, const std::vector<std::
                  const Checkpoint& checkpoint) {
   const std::string key = config.model.path ? "model.path" : "model.config";
   if (named(key, sets)) return;
-  const fs::path path = checkpoint.folder() / "config.json";
-  const json::Document document = parse_hf_json(read_text(path, kConfigMost, Status::failed), path);
-  const auto then = facts_of(parse_hf_config(json::Node(document))), now = facts_of(arch);
+  const auto then = facts_of(read_arch(checkpoint.folder())), now = facts_of(arch);
   for (size_t i = 0; i < now.size(); ++i)
     CHECK(then[i] == now[i], Status::usage,
           fmt::format("the model's {} was {} in the run that is resumed and is {} now", now[i].first,

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "core/io/json.h"
+#include "offload/checkpoint_state.h"
 
 namespace tandem {
 
@@ -97,7 +98,7 @@ std::vector<int64_t> RunFolder::saved_steps() const {
 
 bool RunFolder::is_complete(int64_t step) const {
   std::error_code ignored;
-  return fs::exists(checkpoint(step) / "state.json", ignored);
+  return fs::exists(checkpoint(step) / kStateFile, ignored);
 }
 
 std::optional<int64_t> RunFolder::best_step(const std::map<int64_t, double>& eval_losses) const {

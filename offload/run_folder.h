@@ -45,6 +45,8 @@ class RunFolder {
   [[nodiscard]] bool used() const;
   /// Steps that have a checkpoint folder, complete or not, newest first.
   [[nodiscard]] std::vector<int64_t> saved_steps() const;
+  /// True if the step's save came to its end; its files are not looked at.
+  [[nodiscard]] bool is_complete(int64_t step) const;
   /// After a save: removes what interrupted saves left, the checkpoints of `abandoned` steps, and everything
   /// older than the newest `keep` complete ones, but for the one of step `best`. What can't be removed stays,
   /// without an error.
@@ -55,7 +57,6 @@ class RunFolder {
   KeptMetrics cut_metrics(int64_t step) const;
 
  private:
-  [[nodiscard]] bool is_complete(int64_t step) const;
   fs::path path_;
 };
 

@@ -43,11 +43,6 @@ Arch arch_of(const std::string& config_text, const std::string& folder) {
   return parse_hf_config(json::Node(document));
 }
 
-std::vector<uint64_t> unsigned_shape(const ParamSpec& spec) {
-  const std::vector<int64_t> shape = spec.stored_shape();
-  return {shape.begin(), shape.end()};
-}
-
 /// Why a parameter may be missing, from what is there instead.
 std::string advice(const ParamSpec& spec, const SafetensorsSet& weights) {
   if (spec.name == kHeadName)
@@ -85,7 +80,7 @@ void check_parameter(const ParamSpec& spec, const LocatedTensor* stored, const S
         fmt::format("weights of dtype {} can't be trained", dtype), stored->place(),
         dtype.starts_with("F8") ? "the checkpoint is quantised (FP8): dequantise it to BF16 first"
                                 : "the checkpoint seems quantised: dequantise it to BF16, F16 or F32 first");
-  const std::vector<uint64_t> shape = unsigned_shape(spec);
+  const std::vector<uint64_t> shape = file_shape(spec);
   CHECK(stored->entry->shape == shape, Status::failed,
         fmt::format("the shape is {}, but config.json makes it {}", shape_text(stored->entry->shape),
                     shape_text(shape)),
@@ -218,7 +213,7 @@ FileSums save_weights(const std::string& folder, const ParamTable& table, DType 
   SafetensorsHeader header{{}, form.metadata};
   std::map<std::string, const ParamSpec*> sources;
   const auto store = [&](const std::string& name, const ParamSpec& spec) {
-    header.entries.push_back({name, std::string(safetensors_name(dtype)), unsigned_shape(spec)});
+    header.entries.push_back({name, std::string(safetensors_name(dtype)), file_shape(spec)});
     sources[name] = &spec;
   };
   for (const ParamSpec& spec : table.params()) store(form.stored_name(spec.name), spec);

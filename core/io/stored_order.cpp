@@ -5,6 +5,11 @@
 
 namespace tandem {
 
+std::vector<uint64_t> file_shape(const ParamSpec& spec) {
+  const std::vector<int64_t> shape = spec.stored_shape();
+  return {shape.begin(), shape.end()};
+}
+
 void read_in_block_order(const ParamSpec& spec, size_t element, int64_t first, std::span<std::byte> out,
                          const ReadStored& read) {
   if (!spec.transposed) return read(static_cast<uint64_t>(first), out);

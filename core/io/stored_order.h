@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+/// The parameter's shape in model files, as safetensors has shapes.
+std::vector<uint64_t> file_shape(const ParamSpec& spec);
+
 /// Fills out with elements of a stored tensor from `first` on, in the file's order.
 using ReadStored = std::function<void(uint64_t first, std::span<std::byte> out)>;
 

@@ -11,11 +11,6 @@ std::optional<Format> format_of(const Rows& rows, std::string_view name) {
   return std::nullopt;
 }
 
-/// The weights that hold the rest of the masters.
-double bytes_beside(StateFormat format) {
-  return row_of(format.master).beside_weights ? static_cast<double>(size_of(DType::bf16)) : 0;
-}
-
 }  // namespace
 
 std::string name_of(StateFormat format) {
@@ -37,7 +32,7 @@ double bytes_held(StateFormat format) {
   return bytes;
 }
 double bytes_read(StateFormat format, DType grad) {
-  return bytes_held(format) + bytes_beside(format) + static_cast<double>(size_of(grad));
+  return bytes_held(format) + static_cast<double>(bytes_beside(format)) + static_cast<double>(size_of(grad));
 }
 double bytes_written(StateFormat format, DType weight) {
   return bytes_held(format) + static_cast<double>(size_of(weight));

@@ -83,6 +83,10 @@ constexpr size_t plane_bytes(StateFormat format, StatePlane plane, int64_t n) {
   const PlaneShape shape = shape_of(format, plane);
   return shape.bytes * static_cast<size_t>((n + shape.elements - 1) / shape.elements);
 }
+/// Bytes per parameter of the bf16 weights that hold the rest of the masters.
+constexpr size_t bytes_beside(StateFormat format) {
+  return row_of(format.master).beside_weights ? sizeof(bf16) : 0;
+}
 /// True if a pass draws random bits.
 constexpr bool stochastic(StateFormat format) {
   return row_of(format.master).stochastic || row_of(format.moments).stochastic;

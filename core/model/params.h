@@ -109,6 +109,10 @@ class ParamTable {
   [[nodiscard]] std::span<const ParamSpec> of_block(BlockId id) const;
   /// nullptr if there is none of that name.
   [[nodiscard]] const ParamSpec* find(std::string_view name) const;
+  /// Which of params() it is, whatever is frozen: its number in random streams.
+  [[nodiscard]] uint32_t index(const ParamSpec& spec) const {
+    return static_cast<uint32_t>(&spec - params_.data());
+  }
   /// Together they cover the block's trained elements.
   [[nodiscard]] std::vector<DecayRange> decay_ranges(BlockId id) const;
   /// The parameter as a tensor in its block's flat memory.

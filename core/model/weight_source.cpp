@@ -27,7 +27,7 @@ void SeededWeights::read(const ParamSpec& spec, int64_t first, std::span<float> 
     return;
   }
   const double range = deviation(spec.init);
-  const auto index = static_cast<uint64_t>(&spec - table_.params().data());
+  const auto index = table_.index(spec);
   for (int64_t pair = first / 2; 2 * pair < first + count; ++pair) {
     const Philox random = philox(seed_, static_cast<uint64_t>(pair), index);
     const double radius = range * std::sqrt(-2.0 * std::log(uniform(random.x[0], random.x[1])));

@@ -128,9 +128,8 @@ class Eval : public Command {
     CHECK(!config.output_dir.empty(), Status::usage, "the config names no run folder",
           config.where("output_dir"), "--checkpoint PATH, or --set output_dir=...");
     const RunFolder folder(config.output_dir);
-    std::error_code ignored;
     for (const int64_t step : folder.saved_steps())
-      if (fs::exists(folder.checkpoint(step) / kStateFile, ignored)) return folder.checkpoint(step);
+      if (folder.is_complete(step)) return folder.checkpoint(step);
     throw Error(Status::usage, "the run has no complete checkpoint", config.output_dir,
                 "--checkpoint PATH, or train first");
   }

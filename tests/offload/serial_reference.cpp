@@ -89,7 +89,7 @@ class CompactStates {
     decode_states(*workers_, states(spec), upper(spec), values);
   }
   void encode(const ParamSpec& spec, const StateValues& values, uint32_t t) {
-    const auto parameter = static_cast<uint32_t>(&spec - table_.params().data());
+    const auto parameter = table_.index(spec);
     encode_states(*workers_, states(spec), upper(spec), values, {{seed_, parameter, t}, 0});
   }
   [[nodiscard]] PlaneBits plane(StatePlane plane) const {
