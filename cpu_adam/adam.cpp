@@ -70,6 +70,7 @@ AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float predict
           at(s.weight_out, begin),
           end - begin,
           prediction,
+          prediction != 0,
           place.key,
           (place.first + begin) / kDrawBlock,
           streams(s)};

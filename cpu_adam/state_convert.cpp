@@ -18,13 +18,6 @@ T* elements(std::span<std::byte> plane) {
 }
 float scale_of(uint16_t bits) { return to_float(bf16{bits}); }
 
-/// The word of an element (core/math/philox.h).
-uint32_t word_of(const DrawKey& key, int64_t i) {
-  const int64_t within = i % kDrawBlock;
-  return draw<uint32_t>(key, i / kDrawBlock, static_cast<uint32_t>(within % kDrawLanes))
-      .x[within / kDrawLanes];
-}
-
 void check(const AdamStates& s, const Tensor& upper, const StateValues& values) {
   const auto n = static_cast<int64_t>(values.master.size());
   ASSERT(values.moment1.size() == values.master.size() && values.moment2.size() == values.master.size(),
@@ -63,8 +56,8 @@ void encode_master(const AdamStates& s, bf16* upper, int64_t i, float p, uint32_
       return;
     case MasterFormat::ulp8:
       const float rounded = ulp8_rounded(p, word);
-      upper[i] = round_weight<bf16>(rounded);
-      elements<uint8_t>(s.master)[i] = static_cast<uint8_t>(ulp8_error<float>(rounded, upper[i].bits));
+      upper[i] = bf16{static_cast<uint16_t>(ulp8_upper(rounded))};
+      elements<uint8_t>(s.master)[i] = static_cast<uint8_t>(ulp8_error(rounded));
       return;
   }
 }
@@ -78,42 +71,42 @@ void decode_moments(const AdamStates& s, int64_t i, float& m, float& v) {
       m = to_float(elements<bf16>(s.moment1)[i]), v = to_float(elements<bf16>(s.moment2)[i]);
       return;
     case MomentFormat::int8:
-      m = moment1_of<float>(static_cast<uint32_t>(elements<int8_t>(s.moment1)[i]),
+      m = moment1_of<float>(elements<uint8_t>(s.moment1)[i],
                             scale_of(elements<uint16_t>(s.scale1)[i / kStateGroup]));
       v = moment2_of<float>(elements<uint8_t>(s.moment2)[i],
-                            code_step(scale_of(elements<uint16_t>(s.scale2)[i / kStateGroup])));
+                            scale_of(elements<uint16_t>(s.scale2)[i / kStateGroup]));
       return;
   }
 }
 
-/// The scales of the group that begins at `first`, stored and returned as the values to code by.
-std::array<float, 2> encode_scales(const AdamStates& s, const StateValues& values, int64_t first,
-                                   int64_t end) {
+/// The scales of the group that begins at `first`, stored and returned as what to code by.
+std::array<uint32_t, 2> encode_scales(const AdamStates& s, const StateValues& values, int64_t first,
+                                      int64_t end) {
   uint32_t largest1 = 0, largest2 = 0;
   for (int64_t i = first; i < end; ++i) {
     const auto k = static_cast<size_t>(i);
     largest1 = std::max(largest1, bits_of(magnitude(values.moment1[k])));
-    largest2 = std::max(largest2, bits_of(magnitude(root(values.moment2[k]))));
+    largest2 = std::max(largest2, bits_of(root(values.moment2[k])));
   }
-  const uint32_t scale1 = moment1_scale<float>(largest1), scale2 = moment2_scale<float>(largest2);
+  const uint32_t scale1 = group_scale(largest1, kMoment1Scale), scale2 = group_scale(largest2, kMoment2Scale);
   elements<uint16_t>(s.scale1)[first / kStateGroup] = static_cast<uint16_t>(scale1);
   elements<uint16_t>(s.scale2)[first / kStateGroup] = static_cast<uint16_t>(scale2);
-  return {coding_scale<float>(scale1), coding_scale<float>(scale2)};
+  return {coding_base(scale1), coding_base(scale2)};
 }
 
-void encode_moments(const AdamStates& s, int64_t i, float m, float v, const std::array<float, 2>& scales,
+void encode_moments(const AdamStates& s, int64_t i, float m, float v, const std::array<uint32_t, 2>& bases,
                     uint32_t word) {
   switch (s.format.moments) {
     case MomentFormat::fp32:
       elements<float>(s.moment1)[i] = m, elements<float>(s.moment2)[i] = v;
       return;
     case MomentFormat::bf16:
-      elements<uint16_t>(s.moment1)[i] = static_cast<uint16_t>(moment1_bf16(m, word));
-      elements<uint16_t>(s.moment2)[i] = static_cast<uint16_t>(moment2_bf16(v, word));
+      elements<uint16_t>(s.moment1)[i] = static_cast<uint16_t>(moment_bf16(m, word));
+      elements<uint16_t>(s.moment2)[i] = static_cast<uint16_t>(moment_bf16(v, word));
       return;
     case MomentFormat::int8:
-      elements<uint8_t>(s.moment1)[i] = static_cast<uint8_t>(moment1_code(m, scales[0], word));
-      elements<uint8_t>(s.moment2)[i] = static_cast<uint8_t>(moment2_code(root(v), 255.0f / scales[1], word));
+      elements<uint8_t>(s.moment1)[i] = static_cast<uint8_t>(moment1_code(m, bases[0], word));
+      elements<uint8_t>(s.moment2)[i] = static_cast<uint8_t>(moment2_code(root(v), bases[1], word));
       return;
   }
 }
@@ -143,14 +136,14 @@ void encode_states(Workers& workers, const AdamStates& states, const Tensor& upp
   bf16* weights = weights_of(upper);
   const bool grouped = states.format.moments == MomentFormat::int8, draws = stochastic(states.format);
   workers.ranges(static_cast<int64_t>(values.master.size()), kGrain, [&](int64_t begin, int64_t end) {
-    std::array<float, 2> scales{1, 1};
+    std::array<uint32_t, 2> bases{};
     for (int64_t i = begin; i < end; ++i) {
       if (grouped && i % kStateGroup == 0)
-        scales = encode_scales(states, values, i, std::min(i + kStateGroup, end));
+        bases = encode_scales(states, values, i, std::min(i + kStateGroup, end));
       const auto k = static_cast<size_t>(i);
-      const uint32_t word = draws ? word_of(place.key, place.first + i) : 0;
+      const uint32_t word = draws ? random_bits(place.key, place.first + i) : 0;
       encode_master(states, weights, i, values.master[k], word);
-      encode_moments(states, i, values.moment1[k], values.moment2[k], scales, word);
+      encode_moments(states, i, values.moment1[k], values.moment2[k], bases, word);
     }
   });
 }

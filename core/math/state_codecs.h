@@ -4,10 +4,10 @@
 // decodes to zeros, and zeros are coded as zeros.
 //
 // Rounding is stochastic wherever a step of a format may exceed an update: rounding to nearest would stop a
-// weight at 1 with steps of 1e-5, or a second moment that falls by a thousandth. An element's one random word
-// (core/math/philox.h) serves all of its planes: the lower half for a first moment in bf16, the upper half
-// for a second one, or 12 bits for each in int8 from below; the upper 8 bits for the master (shared with a
-// second moment in bf16). A value that its format holds exactly is never changed.
+// weight at 1 with steps of 1e-5, or a second moment that falls by a thousandth. An element has 16 random
+// bits (core/math/philox.h), and all of its planes are rounded by them: each one's expected value is right,
+// and where one moment is rounded up the other tends to be too, which takes noise out of their quotient. A
+// value that its format holds exactly is never changed.
 #include "core/math/value_ops.h"
 
 namespace tandem {
@@ -35,20 +35,27 @@ TANDEM_HD V split_joined(Words<V> upper, Words<V> low) {
 }
 
 /// ulp8: p on a grid of 1/256 of bf16's (16 significant bits; 2^-15 of p or less apart): the bits of p plus
-/// the upper 8 of a random word, less the last 8. The expected value is p exactly, the error below one step;
-/// with the word 0x80000000: nearest, half away. Infinities stay; NaN keeps its upper 16 bits; a finite value
-/// above the last of the grid may become infinite, as its bf16 is.
+/// the upper 8 random ones, less the last 8. The expected value is p exactly, the error below one step.
+/// Infinities stay; NaN becomes the usual one; a finite value above the last of the grid may become infinite,
+/// as its bf16 is.
 template <class V>
 TANDEM_HD V ulp8_rounded(V p, Words<V> random) {
   using W = Words<V>;
-  const W bits = bits_of(p);
-  return float_of(choose(is_nan(p), (bits | W(0x400000u)) & W(0xFFFF0000u),
-                         (bits + shift_right<24>(random)) & W(0xFFFFFF00u)));
+  const W kept = (bits_of(p) + shift_right<8>(random)) & W(0xFFFFFF00u);
+  return float_of(choose(is_nan(p), W(0x7FC00000u), kept));
 }
-/// The signed 8-bit error of upper_of(rounded) in steps of the grid, as the low 8 bits of a word.
+/// The random bits with which ulp8 rounds to nearest, half away.
+constexpr uint32_t kUlp8Nearest = 0x8000u;
+/// upper_of a value on the grid, where NaN needs no care.
 template <class V>
-TANDEM_HD Words<V> ulp8_error(V rounded, Words<V> upper) {
-  return (shift_right<8>(bits_of(rounded)) - shift_left<8>(upper)) & Words<V>(0xFFu);
+TANDEM_HD Words<V> ulp8_upper(V rounded) {
+  return shift_right<16>(bits_of(rounded) + Words<V>(0x8000u));
+}
+/// The signed 8-bit error of ulp8_upper(rounded) in steps of the grid, as the low 8 bits of a word; above
+/// them are others.
+template <class V>
+TANDEM_HD Words<V> ulp8_error(V rounded) {
+  return shift_right<8>(bits_of(rounded));
 }
 /// `error` sign-extended to 32 bits.
 template <class V>
@@ -59,97 +66,113 @@ TANDEM_HD V ulp8_joined(Words<V> upper, Words<V> error) {
 // --- Moments in bf16 ---
 
 /// The 16 bits kept of x plus 16 random ones below them: the expected value is x exactly. Infinities stay,
-/// NaN stays NaN, a finite value above the largest bf16 may become infinite.
+/// NaN becomes the usual one, a finite value above the largest bf16 may become infinite.
 template <class V>
-TANDEM_HD Words<V> bf16_stochastic(V x, Words<V> random16) {
-  using W = Words<V>;
-  const W bits = bits_of(x);
-  return choose(is_nan(x), shift_right<16>(bits) | W(0x40u), shift_right<16>(bits + random16));
-}
-template <class V>
-TANDEM_HD Words<V> moment1_bf16(V m, Words<V> random) {
-  return bf16_stochastic(m, random & Words<V>(0xFFFFu));
-}
-template <class V>
-TANDEM_HD Words<V> moment2_bf16(V v, Words<V> random) {
-  return bf16_stochastic(v, shift_right<16>(random));
+TANDEM_HD Words<V> moment_bf16(V x, Words<V> random) {
+  return choose(is_nan(x), Words<V>(0x7FC0u), shift_right<16>(bits_of(x) + random));
 }
 
 // --- Moments in int8 ---
 //
-// Groups of 32 elements, counted from the parameter's element 0; the last may be short. One scale each, the
-// group's largest magnitude rounded up to bf16: fp16 would lose roots of second moments below 6e-8, and the
-// scale's own precision doesn't matter, since codes are relative to the scale as stored. The scale of a group
-// of zeros is 0; a group that holds what can't be coded (NaN, a first moment of 2^126 or more) has a scale of
-// NaN and decodes to NaN. V of the functions on a scale's bits says for whom they are compiled.
+// Groups of 32 elements, counted from the parameter's element 0; the last may be short. A group has one scale
+// c for each moment, in bf16, and x (a first moment, or the root of a second one) is coded by the mu-law of
+// telephony (ITU-T G.711) made continuous: the bits of |x| + c above those of c, of which all but the
+// exponent and the first bits of the mantissa are rounded away. c is about 1/14 of the group's largest |x|,
+// so that the exponent takes two bits, and itself a value of the code. A first moment has a sign and 5 bits
+// of mantissa: steps of 1/64 to 1/32 of |x| + c. A root, which has no sign, has 6: steps half as wide. It
+// takes neither division nor root (the root is Adam's), and the difference that gives a code's value is
+// exact.
+//
+// Scales are at least 2^-126, below which denormals lose precision anyway; that of a group of zeros is 0. A
+// group that holds what can't be coded (NaN, a first moment of 2^126 or more) has a scale of NaN and decodes
+// to NaN. An infinite second moment stays infinite, and so its weight stands still; the others of its group
+// are then coded as at least 2^108, and stand still with it until they have decayed.
 
 constexpr int64_t kStateGroup = 32;
 constexpr uint32_t kScaleOfNan = 0x7FC0u;
 
-/// Positive finite bits rounded up to bf16, as its 16 bits.
-template <class V>
-TANDEM_HD uint32_t scale_above(uint32_t bits) {
-  return (bits + 0xFFFFu) >> 16;
+/// Bits of a float that a code leaves out.
+constexpr int kMoment1Shift = 18, kMoment2Shift = 17;
+/// What an infinite root is coded as; its square is infinite, as that of the code below it.
+constexpr uint32_t kRootOfInfinity = 0x60000000u;  // 2^65
+
+/// How a moment's scale follows from the bits of the group's largest |x|.
+struct ScaleRule {
+  uint32_t addend;    ///< with it, they are the bits of c, rounded up ...
+  uint32_t kept;      ///< ... to these: those that a code counts, so that exponents change between two codes
+  uint32_t smallest;  ///< bits taken at least
+  uint32_t largest;   ///< bits taken at most
+  uint32_t nan_from;  ///< bits from which on the group can't be coded
+};
+/// c is as far below the largest as the last code is above 0, less 17 units of bf16: it is their sum that is
+/// coded, whose bits are up to 16.6 units (c / 14.5 of the largest) above those of the largest.
+constexpr ScaleRule scale_rule(uint32_t last_code, int shift, uint32_t largest, uint32_t nan_from) {
+  const uint32_t rounding = (1u << shift) - 1u;
+  const uint32_t addend = (17u << 16) + rounding - (last_code << shift);
+  return {addend, ~rounding, 0x00800000u - addend + rounding, largest, nan_from};
 }
-/// The scale (bf16 bits) of first moments whose largest magnitude has these bits. At least 2^-126: below it
-/// moments lose precision as denormals do.
-template <class V>
-TANDEM_HD uint32_t moment1_scale(uint32_t largest) {
-  if (largest == 0) return 0;
-  if (largest >= 0x7E800000u) return kScaleOfNan;  // 2^126
-  return greatest(scale_above<V>(largest), 0x0080u);
+constexpr ScaleRule kMoment1Scale = scale_rule(127, kMoment1Shift, 0x7E7FFFFFu, 0x7E800000u);
+constexpr ScaleRule kMoment2Scale = scale_rule(255, kMoment2Shift, kRootOfInfinity, 0x7F800001u);
+
+/// The scale (bf16 bits). W: a word, or a batch of them with its own rules in its lanes.
+template <class W>
+struct ScaleRules {
+  W addend, kept, smallest, largest, nan_from;
+};
+template <class W>
+TANDEM_HD W group_scale(W of, const ScaleRules<W>& rule) {
+  const W scale = (least(greatest(of, rule.smallest), rule.largest) + rule.addend) & rule.kept;
+  return choose(at_least(W(0u), of), W(0u),
+                choose(at_least(of, rule.nan_from), W(kScaleOfNan), shift_right<16>(scale)));
 }
-/// The scale (bf16 bits) of second moments whose largest square root has these bits. Beside an infinite one,
-/// which stays infinite (its weight stands still), the others are at least (2^64 / 255)^2: they stand still
-/// with it.
-template <class V>
-TANDEM_HD uint32_t moment2_scale(uint32_t largest) {
-  if (largest > 0x7F800000u) return kScaleOfNan;
-  if (largest == 0x7F800000u) return 0x5F81u;  // the bf16 above 2^64, whose square overflows
-  return scale_above<V>(largest);
+TANDEM_HD uint32_t group_scale(uint32_t of, const ScaleRule& rule) {
+  return group_scale(
+      of, ScaleRules<uint32_t>{rule.addend, rule.kept, rule.smallest, rule.largest, rule.nan_from});
 }
-/// The scale to code by: that of a group of zeros doesn't matter, but may not be 0.
-template <class V>
-TANDEM_HD V coding_scale(uint32_t scale) {
-  return V(scale == 0 ? 1.0f : bits_float(scale << 16));
+/// The bits of c to code by; 0 where there is nothing to code.
+template <class W>
+TANDEM_HD W coding_base(W scale) {
+  return shift_left<16>(choose(at_least(scale, W(kScaleOfNan)), W(0u), scale));
 }
 
-/// First moment: x = m / scale companded to y = 2x / (1 + |x|), 127 y rounded stochastically: in [-127, 127]
-/// as the low 8 bits of a word. What is added before the fraction is cut is 128 and the middle of the random
-/// one of 4096 parts of [0, 1), made as a float's bits: the expected value is 127 y to within 2^-13.
-template <class V>
-TANDEM_HD Words<V> moment1_code(V m, V scale, Words<V> random) {
+/// The bits of x + c above those of c, with 16 random ones and half of the last of them below the code: so
+/// the expected value is x to within 2^-17 of a step.
+template <int kShift, class V>
+TANDEM_HD Words<V> code_of(V x, Words<V> base, Words<V> random) {
   using W = Words<V>;
-  const V part = float_of((shift_left<4>(random) & W(0xFFF0u)) | W(0x43000008u));
-  const V shifted = m / (scale + magnitude(m)) * V(254.0f) + part;
-  return (whole(least(shifted, V(255.0f))) - W(128u)) & W(0xFFu);
+  constexpr uint32_t kHalf = 1u << (kShift - 17);
+  return shift_right<kShift>(bits_of(x + float_of(base)) - (base - W(kHalf)) +
+                             shift_left<kShift - 16>(random));
 }
-/// `code` sign-extended to 32 bits.
+
+/// First moment: the low 8 bits of a word, sign above magnitude; above them may be others.
+template <class V>
+TANDEM_HD Words<V> moment1_code(V m, Words<V> base, Words<V> random) {
+  using W = Words<V>;
+  return code_of<kMoment1Shift>(magnitude(m), base, random) | (shift_right<24>(bits_of(m)) & W(0x80u));
+}
+/// code: zero-extended to 32 bits.
 template <class V>
 TANDEM_HD V moment1_of(Words<V> code, V scale) {
-  const V y = signed_float(code);
-  return y / (V(254.0f) - magnitude(y)) * scale;
+  using W = Words<V>;
+  const W high = shift_left<24>(code);
+  const W above = shift_right<24 - kMoment1Shift>(high) & W(0x7Fu << kMoment1Shift);
+  const V x = float_of(bits_of(scale) + above) - scale;
+  return float_of(bits_of(x) | (high & W(0x80000000u)));
 }
 
-/// Second moment, by its root: 255 root / scale rounded stochastically, in [0, 255]; 0 only for 0, since a
-/// moment that vanishes would leave eps alone under the first one. steps is 255 / scale; the random part is
-/// as above, beside 1.
+/// Second moment, by its root: the low 8 bits of a word; above them may be others. 0 stands for 0 alone: a
+/// moment that vanishes would leave eps alone under the first.
 template <class V>
-TANDEM_HD Words<V> moment2_code(V root_of_v, V steps, Words<V> random) {
+TANDEM_HD Words<V> moment2_code(V root_of_v, Words<V> base, Words<V> random) {
   using W = Words<V>;
-  const V part = float_of((shift_right<1>(random) & W(0x7FF800u)) | W(0x3F800400u));
-  const V kept = greatest(least(fused(root_of_v, steps, part), V(256.0f)), V(2.0f));
-  return choose(is_zero(root_of_v), W(0u), whole(kept) - W(1u));
-}
-/// What one code of the root counts.
-template <class V>
-TANDEM_HD V code_step(V scale) {
-  return scale * V(1.0f / 255.0f);
+  const W x = least(bits_of(root_of_v), W(kRootOfInfinity));
+  return greatest(code_of<kMoment2Shift>(float_of(x), base, random), least(x, W(1u)));
 }
 template <class V>
-TANDEM_HD V moment2_of(Words<V> code, V step) {
-  const V r = signed_float(code) * step;
-  return r * r;
+TANDEM_HD V moment2_of(Words<V> code, V scale) {
+  const V x = float_of(bits_of(scale) + shift_left<kMoment2Shift>(code)) - scale;
+  return x * x;
 }
 
 }  // namespace tandem

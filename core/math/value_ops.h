@@ -31,22 +31,16 @@ TANDEM_HD uint32_t shift_right(uint32_t x) {
   return x >> kBits;
 }
 
-/// What choose takes: where x is NaN; where x is 0 or -0.
+/// What choose takes: where x is NaN; where a >= b, unsigned.
 TANDEM_HD bool is_nan(float x) { return x != x; }
-TANDEM_HD bool is_zero(float x) { return x == 0.0f; }
+TANDEM_HD bool at_least(uint32_t a, uint32_t b) { return a >= b; }
 TANDEM_HD uint32_t choose(bool where, uint32_t yes, uint32_t no) { return where ? yes : no; }
 
-/// a < b ? a : b and a > b ? a : b, so b where a is NaN.
-TANDEM_HD float least(float a, float b) { return a < b ? a : b; }
-TANDEM_HD float greatest(float a, float b) { return a > b ? a : b; }
+TANDEM_HD uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 TANDEM_HD uint32_t greatest(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /// |x|; a NaN keeps its other bits.
 TANDEM_HD float magnitude(float x) { return bits_float(float_bits(x) & 0x7FFFFFFFu); }
-/// The integer below, for 0 <= x < 2^31.
-TANDEM_HD uint32_t whole(float x) { return static_cast<uint32_t>(x); }
-/// A two's complement integer of at most 24 bits as a float.
-TANDEM_HD float signed_float(uint32_t x) { return static_cast<float>(static_cast<int32_t>(x)); }
 
 /// The 64 bits of a * b.
 template <class W>

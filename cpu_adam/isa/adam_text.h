@@ -1,13 +1,16 @@
 #pragma once
 // The one text of the Adam kernels. Simd is an instruction set: a value type Value of kLanes floats and a
 // type Word of as many words (core/math/value_ops.h), load(const T*), store(float*, Value), store_weight(T*,
-// Value), which rounds like round_weight<T>, load_words and store_words for planes of narrower integers,
-// stream_weight and stream_words past the caches with a fence() for them,
-// largest(Word); and for random numbers, which need products of 64 bits, a type Counters with lane_numbers()
-// and joined(Counters). Its class lives in an unnamed namespace of its own file, so everything
-// here that is compiled with that file's flags has internal linkage: the linker can't hand it to a caller on
-// a smaller CPU.
+// Value), which rounds like round_weight<T>, load_words and store_words (which cuts off upper bits) for
+// planes of narrower integers, stream_weight and stream_words past the caches with a fence() for them; for
+// random bits a type Counters of kCounters words that have products of 64 bits, counter_numbers() and
+// store_halves(Word*, Counters), the 2 * kCounters halves as words; and for groups a type Four of four words,
+// four(a, b, c, d), largest_of_four(a, b, c, d) of the lanes of four Words, one_of_four<k>() as a Word, and
+// store_four(first, second, a), their low 16 bits, two and two. Its class lives in an unnamed namespace of
+// its own file, so everything here that is compiled with that file's flags has internal linkage: the linker
+// can't hand it to a caller on a smaller CPU.
 #include <cstring>
+#include <utility>
 
 #include "cpu_adam/isa/state_text.h"
 
@@ -26,62 +29,71 @@ struct AdamKind {
   static constexpr bool beside_weights = row_of(kFormat.master).beside_weights;
 };
 
-/// The random words of one block: of[k] are those of its k-th kLanes elements.
+/// The random bits of one block: of[k] are those of its k-th kLanes elements.
 template <class Simd>
 struct BlockWords {
   using Word = typename Simd::Word;
   Word of[static_cast<size_t>(kDrawBlock / Simd::kLanes)];
 };
 template <class Simd>
-[[gnu::always_inline]] inline BlockWords<Simd> draw_block(const DrawKey& key, int64_t block) {
+[[gnu::always_inline]] inline void draw_block(const Draws<typename Simd::Counters>& draws, int64_t block,
+                                              BlockWords<Simd>& words) {
   using Counters = typename Simd::Counters;
-  BlockWords<Simd> words;
-  for (int64_t lane = 0; lane < kDrawLanes; lane += Simd::kLanes) {
-    const auto four =
-        draw<Counters>(key, block, Simd::lane_numbers() + Counters(static_cast<uint32_t>(lane)));
-    for (int64_t k = 0; k < 4; ++k)
-      words.of[(k * kDrawLanes + lane) / Simd::kLanes] = Simd::joined(four.x[k]);
+  for (int64_t j = 0; j < kDrawCounters; j += Simd::kCounters) {
+    const auto four = draw(draws, block, Simd::counter_numbers() + Counters(static_cast<uint32_t>(j)));
+    for (int64_t k = 0; k < 4; ++k) Simd::store_halves(words.of + (16 * k + 2 * j) / Simd::kLanes, four.x[k]);
   }
-  return words;
 }
 
-/// One group of kStateGroup elements, from element `first` of the range.
+/// The kDrawBlock elements from element `first` of the range; what close_block needs goes into held.
 template <class Kind>
-[[gnu::always_inline]] inline void adam_group(const AdamRange& r, int64_t first,
-                                              const AdamConstants<typename Kind::Simd::Value>& constants,
-                                              const typename Kind::Simd::Word* random) {
+[[gnu::always_inline]] inline void update_block(const AdamRange& r, int64_t first,
+                                                const AdamConstants<typename Kind::Simd::Value>& constants,
+                                                const BlockWords<typename Kind::Simd>& random,
+                                                HeldMoments<typename Kind::Simd, Kind::moments>& held) {
   using Simd = typename Kind::Simd;
   using Value = typename Simd::Value;
-  GroupMoments<Simd, Kind::moments> moments(r, first);
-  for (int64_t k = 0; k < kStateGroup / Simd::kLanes; ++k) {
+  BlockMoments<Simd, Kind::moments> moments(r, first);
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < kDrawBlock / Simd::kLanes; ++k) {
     const int64_t i = first + k * Simd::kLanes;
     const Value before = load_master<Simd, Kind::master>(r, i);
-    Value p = before, m = moments.first(r, i), v = moments.second(r, i);
+    Value p = before, m = moments.first(r, i, k), v = moments.second(r, i, k);
     adam_update<Kind::decay>(p, m, v, Simd::load(at<typename Kind::Grad>(r.grad, i)), constants);
-    store_master<Simd, Kind::master>(r, i, p, random[k]);
+    store_master<Simd, Kind::master>(r, i, p, random.of[k]);
     publish<Simd, Kind::master, typename Kind::Weight>(r, i, p, before);
-    moments.keep(r, i, k, m, v, random[k]);
+    moments.keep(r, i, k, m, v, random.of[k], held);
   }
-  moments.close(r, first, random);
+  moments.close(held);
 }
 
-/// Whole blocks: n is a multiple of kDrawBlock.
+/// Whole blocks: n is a multiple of kDrawBlock. Two chains are long, a block's random bits and the way from
+/// its largest magnitudes to its codes: bits are drawn a block ahead, and moments in groups coded a block
+/// behind, so that the arithmetic between hides both.
 template <class Kind>
 inline void adam_blocks(const AdamRange& range, const AdamScalars& scalars) {
   using Simd = typename Kind::Simd;
+  constexpr bool kGroups = Kind::moments == MomentFormat::int8;
   // Copies, which no store can reach: they stay in registers.
   const AdamRange r = range;
   const AdamConstants<typename Simd::Value> constants(scalars);
-  constexpr int64_t kGroups = kDrawBlock / kStateGroup, kVectors = kStateGroup / Simd::kLanes;
-  BlockWords<Simd> words{}, next{};
-  if constexpr (Kind::draws) next = draw_block<Simd>(r.key, r.draw_block);
+  const Draws<typename Simd::Counters> draws(r.key);
+  BlockWords<Simd> words[3];
+  HeldMoments<Simd, Kind::moments> moments[2];
+  BlockWords<Simd>*last_words = words, *now_words = words + 1, *next_words = words + 2;
+  auto *last = moments, *now = moments + 1;
+  if constexpr (Kind::draws) draw_block<Simd>(draws, r.draw_block, *next_words);
   for (int64_t i = 0; i < r.n; i += kDrawBlock) {
-    words = next;
-    // A block ahead: the rounds are one chain, whose latency the block's own arithmetic hides.
-    if constexpr (Kind::draws) next = draw_block<Simd>(r.key, r.draw_block + i / kDrawBlock + 1);
-    for (int64_t group = 0; group < kGroups; ++group)
-      adam_group<Kind>(r, i + group * kStateGroup, constants, words.of + group * kVectors);
+    BlockWords<Simd>* const free = last_words;
+    last_words = now_words, now_words = next_words, next_words = free;
+    std::swap(last, now);
+    if constexpr (Kind::draws) draw_block<Simd>(draws, r.draw_block + i / kDrawBlock + 1, *next_words);
+    update_block<Kind>(r, i, constants, *now_words, *now);
+    if constexpr (kGroups)
+      if (i > 0) code_block<Simd>(r, i - kDrawBlock, *last, last_words->of);
   }
+  if constexpr (kGroups)
+    if (r.n > 0) code_block<Simd>(r, r.n - kDrawBlock, *now, now_words->of);
 }
 
 /// A copy of one block's planes, padded with zeros, for a range that ends within a block.
@@ -90,20 +102,10 @@ class AdamTail {
  public:
   /// The last `rest` elements of r, from element `first`.
   AdamTail(const AdamRange& r, int64_t first, int64_t rest) : all_(r), first_(first), rest_(rest) {
-    tail_ = {master_,
-             moment1_,
-             moment2_,
-             scale1_,
-             scale2_,
-             grad_,
-             upper_in_,
-             upper_out_,
-             weight_,
-             kDrawBlock,
-             r.prediction,
-             r.key,
-             r.draw_block + first / kDrawBlock,
-             false};
+    tail_ = {
+        master_,    moment1_, moment2_,   scale1_,      scale2_,    grad_, upper_in_,
+        upper_out_, weight_,  kDrawBlock, r.prediction, r.predicts, r.key, r.draw_block + first / kDrawBlock,
+        false};
     copy(master_, r.master, kMaster, true);
     copy(moment1_, r.moment1, kMoment, true);
     copy(moment2_, r.moment2, kMoment, true);
@@ -120,7 +122,7 @@ class AdamTail {
     copy(scale1_, all_.scale1, kScale, false);
     copy(scale2_, all_.scale2, kScale, false);
     copy(upper_out_, all_.upper_out, kUpper, false);
-    const bool published = !Kind::beside_weights || all_.prediction != 0;
+    const bool published = !Kind::beside_weights || all_.predicts;
     copy(weight_, all_.weight_out, {published ? sizeof(typename Kind::Weight) : 0, 1}, false);
   }
 

@@ -23,20 +23,15 @@ struct Avx2 {
   static Batch fused(Batch a, Batch b, Batch c) { return _mm256_fmadd_ps(a, b, c); }
   static Batch root(Batch a) { return _mm256_sqrt_ps(a); }
   static Batch quotient(Batch a, Batch b) { return _mm256_div_ps(a, b); }
-  static Batch least(Batch a, Batch b) { return _mm256_min_ps(a, b); }  // b where one is NaN
-  static Batch greatest(Batch a, Batch b) { return _mm256_max_ps(a, b); }
   static Mask is_nan(Batch a) { return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
-  static Mask is_zero(Batch a) {
-    return _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_EQ_OQ));
-  }
+  static Mask at_least(WordBatch a, WordBatch b) { return _mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a); }
   static WordBatch bits_of(Batch a) { return _mm256_castps_si256(a); }
-  static WordBatch whole(Batch a) { return _mm256_cvttps_epi32(a); }
 
   static Batch float_of(WordBatch a) { return _mm256_castsi256_ps(a); }
-  static Batch signed_float(WordBatch a) { return _mm256_cvtepi32_ps(a); }
   static WordBatch choose(Mask where, WordBatch yes, WordBatch no) {
     return _mm256_blendv_epi8(no, yes, where);
   }
+  static WordBatch least(WordBatch a, WordBatch b) { return _mm256_min_epu32(a, b); }
   static WordBatch greatest(WordBatch a, WordBatch b) { return _mm256_max_epu32(a, b); }
   template <int kBits>
   static WordBatch shift_left(WordBatch a) {
@@ -48,17 +43,33 @@ struct Avx2 {
   }
   static WordBatch product(WordBatch a, WordBatch b) { return _mm256_mul_epu32(a, b); }
   static WordBatch upper_halves(WordBatch a) { return _mm256_srli_epi64(a, 32); }
-  static Word joined(Counters a) {
-    return WordBatch(_mm256_blend_epi32(a.even, _mm256_slli_epi64(a.odd, 32), 0xAA));
+  using Four = Word;
+  static constexpr int64_t kCounters = 4;
+  static Counters counter_numbers() { return WordBatch(_mm256_setr_epi32(0, 0, 1, 0, 2, 0, 3, 0)); }
+  static void store_halves(Word* to, Counters a) {
+    const __m256i halves =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, -1, -1, 2, 3, -1, -1, 8, 9, -1, -1, 10, 11, -1, -1));
+    *to = WordBatch(_mm256_shuffle_epi8(a.x, halves));
   }
-  static uint32_t largest(Word a) {
-    __m128i x = _mm_max_epu32(_mm256_castsi256_si128(a.x), _mm256_extracti128_si256(a.x, 1));
-    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4E));
-    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xB1));
-    return static_cast<uint32_t>(_mm_cvtsi128_si32(x));
+
+  static Four four(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const auto word = [](uint32_t x) { return static_cast<int>(x); };
+    return WordBatch(_mm256_broadcastsi128_si256(_mm_setr_epi32(word(a), word(b), word(c), word(d))));
   }
-  static Counters lane_numbers() {
-    return {_mm256_setr_epi32(0, 0, 2, 0, 4, 0, 6, 0), _mm256_setr_epi32(1, 0, 3, 0, 5, 0, 7, 0)};
+  static Four largest_of_four(Word a, Word b, Word c, Word d) {
+    const __m256i ab = _mm256_max_epu32(_mm256_unpacklo_epi32(a.x, b.x), _mm256_unpackhi_epi32(a.x, b.x));
+    const __m256i cd = _mm256_max_epu32(_mm256_unpacklo_epi32(c.x, d.x), _mm256_unpackhi_epi32(c.x, d.x));
+    const __m256i all = _mm256_max_epu32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+    return WordBatch(_mm256_max_epu32(all, _mm256_permute2x128_si256(all, all, 0x01)));
+  }
+  template <int k>
+  static Word one_of_four(Four a) {
+    return WordBatch(_mm256_shuffle_epi32(a.x, k * 0x55));
+  }
+  static void store_four(uint16_t* first, uint16_t* second, Four a) {
+    const __m128i words = _mm256_castsi256_si128(a.x), packed = _mm_packus_epi32(words, words);
+    _mm_storeu_si32(first, packed);
+    _mm_storeu_si32(second, _mm_srli_epi64(packed, 32));
   }
 
   static Word load_words(const uint16_t* x) { return WordBatch(_mm256_cvtepu16_epi32(halves(x))); }
@@ -68,12 +79,15 @@ struct Avx2 {
   static Word load_words(const int8_t* x) {
     return WordBatch(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
   }
-  /// The words must fit.
+  /// The low bits of each word.
   static void store_words(uint16_t* to, Word x) { keep(to, packed(x.x)); }
   static void stream_words(uint16_t* to, Word x) { stream(to, packed(x.x)); }
   static void store_words(uint8_t* to, Word x) {
-    const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(x.x), _mm256_extracti128_si256(x.x, 1));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(packed, packed));
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+    const __m256i fours = _mm256_shuffle_epi8(x.x, first);
+    const __m256i eight = _mm256_permutevar8x32_epi32(fours, _mm256_setr_epi32(0, 4, 1, 1, 1, 1, 1, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(eight));
   }
 
   static Value load(const float* x) { return Batch(_mm256_loadu_ps(x)); }
@@ -116,10 +130,11 @@ struct Avx2 {
   }
 
  private:
-  /// The words as 16 bits each; they must fit.
+  /// The low 16 bits of each word.
   static __m128i packed(__m256i words) {
-    const __m256i twice = _mm256_packus_epi32(words, words);  // within each half: 0-3 0-3 | 4-7 4-7
-    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(twice, 0x08));
+    const __m256i first =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1));
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_shuffle_epi8(words, first), 0x08));
   }
   static __m128i halves(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
   static void stream(void* to, __m128i x) { _mm_stream_si128(static_cast<__m128i*>(to), x); }

@@ -24,18 +24,15 @@ struct Avx512 {
   static Batch fused(Batch a, Batch b, Batch c) { return _mm512_fmadd_ps(a, b, c); }
   static Batch root(Batch a) { return _mm512_sqrt_ps(a); }
   static Batch quotient(Batch a, Batch b) { return _mm512_div_ps(a, b); }
-  static Batch least(Batch a, Batch b) { return _mm512_min_ps(a, b); }  // b where one is NaN
-  static Batch greatest(Batch a, Batch b) { return _mm512_max_ps(a, b); }
   static Mask is_nan(Batch a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
-  static Mask is_zero(Batch a) { return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_EQ_OQ); }
+  static Mask at_least(WordBatch a, WordBatch b) { return _mm512_cmpge_epu32_mask(a, b); }
   static WordBatch bits_of(Batch a) { return _mm512_castps_si512(a); }
-  static WordBatch whole(Batch a) { return _mm512_cvttps_epi32(a); }
 
   static Batch float_of(WordBatch a) { return _mm512_castsi512_ps(a); }
-  static Batch signed_float(WordBatch a) { return _mm512_cvtepi32_ps(a); }
   static WordBatch choose(Mask where, WordBatch yes, WordBatch no) {
     return _mm512_mask_mov_epi32(no, where, yes);
   }
+  static WordBatch least(WordBatch a, WordBatch b) { return _mm512_min_epu32(a, b); }
   static WordBatch greatest(WordBatch a, WordBatch b) { return _mm512_max_epu32(a, b); }
   template <int kBits>
   static WordBatch shift_left(WordBatch a) {
@@ -47,19 +44,42 @@ struct Avx512 {
   }
   static WordBatch product(WordBatch a, WordBatch b) { return _mm512_mul_epu32(a, b); }
   static WordBatch upper_halves(WordBatch a) { return _mm512_srli_epi64(a, 32); }
-  static Word joined(Counters a) {
-    return WordBatch(_mm512_mask_mov_epi32(a.even, 0xAAAA, _mm512_slli_epi64(a.odd, 32)));
+  using Four = Word;
+  static constexpr int64_t kCounters = 8;
+  static Counters counter_numbers() {
+    return WordBatch(_mm512_setr_epi32(0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0));
   }
-  static uint32_t largest(Word a) { return _mm512_reduce_max_epu32(a.x); }
-  static Counters lane_numbers() {
-    return {_mm512_setr_epi32(0, 0, 2, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0),
-            _mm512_setr_epi32(1, 0, 3, 0, 5, 0, 7, 0, 9, 0, 11, 0, 13, 0, 15, 0)};
+  static void store_halves(Word* to, Counters a) {
+    const __m512i halves =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, -1, -1, 2, 3, -1, -1, 8, 9, -1, -1, 10, 11, -1, -1));
+    *to = WordBatch(_mm512_shuffle_epi8(a.x, halves));
+  }
+
+  static Four four(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const auto word = [](uint32_t x) { return static_cast<int>(x); };
+    return WordBatch(_mm512_set4_epi32(word(d), word(c), word(b), word(a)));
+  }
+  static Four largest_of_four(Word a, Word b, Word c, Word d) {
+    const __m512i ab = _mm512_max_epu32(_mm512_unpacklo_epi32(a.x, b.x), _mm512_unpackhi_epi32(a.x, b.x));
+    const __m512i cd = _mm512_max_epu32(_mm512_unpacklo_epi32(c.x, d.x), _mm512_unpackhi_epi32(c.x, d.x));
+    __m512i all = _mm512_max_epu32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    all = _mm512_max_epu32(all, _mm512_shuffle_i32x4(all, all, 0x4E));
+    return WordBatch(_mm512_max_epu32(all, _mm512_shuffle_i32x4(all, all, 0xB1)));
+  }
+  template <int k>
+  static Word one_of_four(Four a) {
+    return WordBatch(_mm512_shuffle_epi32(a.x, static_cast<_MM_PERM_ENUM>(k * 0x55)));
+  }
+  static void store_four(uint16_t* first, uint16_t* second, Four a) {
+    const __m128i words = _mm512_castsi512_si128(a.x), packed = _mm_packus_epi32(words, words);
+    _mm_storeu_si32(first, packed);
+    _mm_storeu_si32(second, _mm_srli_epi64(packed, 32));
   }
 
   static Word load_words(const uint16_t* x) { return WordBatch(_mm512_cvtepu16_epi32(halves(x))); }
   static Word load_words(const uint8_t* x) { return WordBatch(_mm512_cvtepu8_epi32(quarters(x))); }
   static Word load_words(const int8_t* x) { return WordBatch(_mm512_cvtepi8_epi32(quarters(x))); }
-  /// The words must fit.
+  /// The low bits of each word.
   static void store_words(uint16_t* to, Word x) { keep(to, _mm512_cvtepi32_epi16(x.x)); }
   static void stream_words(uint16_t* to, Word x) { stream(to, _mm512_cvtepi32_epi16(x.x)); }
   static void store_words(uint8_t* to, Word x) {

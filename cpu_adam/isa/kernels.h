@@ -19,7 +19,9 @@ struct AdamRange {
   uint16_t* upper_out;
   void* weight_out;
   int64_t n;
-  float prediction;  ///< 0: publish the rounded master itself; beside_weights then leaves weight_out alone
+  float prediction;
+  bool predicts;  ///< prediction isn't 0; else the rounded master itself is published, and beside_weights
+                  ///< leaves weight_out alone
   DrawKey key;
   int64_t draw_block;  ///< of the first element
   bool stream;         ///< weight_out, at a multiple of 64 bytes, isn't read: past the caches

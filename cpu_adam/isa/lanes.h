@@ -11,6 +11,9 @@
 namespace tandem {
 
 template <class Simd>
+struct LaneMask;
+
+template <class Simd>
 struct WordLanes {
   using Batch = typename Simd::WordBatch;
   Batch x;
@@ -22,7 +25,9 @@ struct WordLanes {
   friend WordLanes operator&(WordLanes a, WordLanes b) { return a.x & b.x; }
   friend WordLanes operator|(WordLanes a, WordLanes b) { return a.x | b.x; }
   friend WordLanes operator^(WordLanes a, WordLanes b) { return a.x ^ b.x; }
+  friend WordLanes least(WordLanes a, WordLanes b) { return Simd::least(a.x, b.x); }
   friend WordLanes greatest(WordLanes a, WordLanes b) { return Simd::greatest(a.x, b.x); }
+  friend LaneMask<Simd> at_least(WordLanes a, WordLanes b) { return {Simd::at_least(a.x, b.x)}; }
   friend WideProduct<WordLanes> wide_product(WordLanes a, uint32_t b) {
     const auto product = Simd::wide_product(a.x, Batch(b));
     return {Batch(product.high), Batch(product.low)};
@@ -37,20 +42,20 @@ inline WordLanes<Simd> shift_right(WordLanes<Simd> a) {
   return Simd::template shift_right<kBits>(a.x);
 }
 
-/// The words of a batch for products of 64 bits: in the lower halves of the 64-bit lanes of two batches,
-/// those with even numbers in one, with odd numbers in the other. What is in the upper halves doesn't matter.
+/// Counters of philox.h for products of 64 bits: words in the lower halves of a batch's 64-bit lanes. What is
+/// in the upper halves doesn't matter.
 template <class Simd>
 struct SpreadWords {
   using Batch = typename Simd::WordBatch;
-  Batch even, odd;
+  Batch x;
   SpreadWords() = default;
-  SpreadWords(Batch evens, Batch odds) : even(evens), odd(odds) {}
-  explicit SpreadWords(uint32_t all) : even(all), odd(all) {}
-  friend SpreadWords operator+(SpreadWords a, SpreadWords b) { return {a.even + b.even, a.odd + b.odd}; }
-  friend SpreadWords operator^(SpreadWords a, SpreadWords b) { return {a.even ^ b.even, a.odd ^ b.odd}; }
+  SpreadWords(Batch batch) : x(batch) {}
+  explicit SpreadWords(uint32_t all) : x(all) {}
+  friend SpreadWords operator+(SpreadWords a, SpreadWords b) { return a.x + b.x; }
+  friend SpreadWords operator^(SpreadWords a, SpreadWords b) { return a.x ^ b.x; }
   friend WideProduct<SpreadWords> wide_product(SpreadWords a, uint32_t b) {
-    const SpreadWords low{Simd::product(a.even, Batch(b)), Simd::product(a.odd, Batch(b))};
-    return {{Simd::upper_halves(low.even), Simd::upper_halves(low.odd)}, low};
+    const SpreadWords low = Simd::product(a.x, Batch(b));
+    return {Simd::upper_halves(low.x), low};
   }
 };
 
@@ -75,21 +80,13 @@ struct Lanes {
   friend Lanes operator/(Lanes a, Lanes b) { return Simd::quotient(a.x, b.x); }
   friend Lanes fused(Lanes a, Lanes b, Lanes c) { return Simd::fused(a.x, b.x, c.x); }
   friend Lanes root(Lanes a) { return Simd::root(a.x); }
-  friend Lanes least(Lanes a, Lanes b) { return Simd::least(a.x, b.x); }
-  friend Lanes greatest(Lanes a, Lanes b) { return Simd::greatest(a.x, b.x); }
   friend LaneMask<Simd> is_nan(Lanes a) { return {Simd::is_nan(a.x)}; }
-  friend LaneMask<Simd> is_zero(Lanes a) { return {Simd::is_zero(a.x)}; }
   friend WordLanes<Simd> bits_of(Lanes a) { return Simd::bits_of(a.x); }
-  friend WordLanes<Simd> whole(Lanes a) { return Simd::whole(a.x); }
   friend Lanes magnitude(Lanes a) { return float_of(bits_of(a) & WordLanes<Simd>(0x7FFFFFFFu)); }
 };
 template <class Simd>
 inline Lanes<Simd> float_of(WordLanes<Simd> a) {
   return Simd::float_of(a.x);
-}
-template <class Simd>
-inline Lanes<Simd> signed_float(WordLanes<Simd> a) {
-  return Simd::signed_float(a.x);
 }
 
 template <class Simd>

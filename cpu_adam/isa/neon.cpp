@@ -26,18 +26,15 @@ struct Neon {
   static Batch fused(Batch a, Batch b, Batch c) { return Batch(vfmaq_f32(c, a, b)); }
   static Batch root(Batch a) { return Batch(vsqrtq_f32(a)); }
   static Batch quotient(Batch a, Batch b) { return Batch(vdivq_f32(a, b)); }
-  static Batch least(Batch a, Batch b) { return Batch(vbslq_f32(vcltq_f32(a, b), a, b)); }
-  static Batch greatest(Batch a, Batch b) { return Batch(vbslq_f32(vcgtq_f32(a, b), a, b)); }
   static Mask is_nan(Batch a) { return vmvnq_u32(vceqq_f32(a, a)); }
-  static Mask is_zero(Batch a) { return vceqzq_f32(a); }
+  static Mask at_least(WordBatch a, WordBatch b) { return vcgeq_u32(a, b); }
   static WordBatch bits_of(Batch a) { return WordBatch(vreinterpretq_u32_f32(a)); }
-  static WordBatch whole(Batch a) { return WordBatch(vcvtq_u32_f32(a)); }
 
   static Batch float_of(WordBatch a) { return Batch(vreinterpretq_f32_u32(a)); }
-  static Batch signed_float(WordBatch a) { return Batch(vcvtq_f32_s32(vreinterpretq_s32_u32(a))); }
   static WordBatch choose(Mask where, WordBatch yes, WordBatch no) {
     return WordBatch(vbslq_u32(where, yes, no));
   }
+  static WordBatch least(WordBatch a, WordBatch b) { return WordBatch(vminq_u32(a, b)); }
   static WordBatch greatest(WordBatch a, WordBatch b) { return WordBatch(vmaxq_u32(a, b)); }
   template <int kBits>
   static WordBatch shift_left(WordBatch a) {
@@ -52,11 +49,31 @@ struct Neon {
     const uint32x4_t second = vreinterpretq_u32_u64(vmull_high_u32(a, b));
     return {vuzp2q_u32(first, second), vuzp1q_u32(first, second)};
   }
-  static uint32_t largest(Word a) { return vmaxvq_u32(a.x); }
-  static Word joined(Counters a) { return a; }
-  static Counters lane_numbers() {
-    constexpr uint32_t kNumbers[] = {0, 1, 2, 3};
-    return WordBatch(vld1q_u32(kNumbers));
+  using Four = Word;
+  static constexpr int64_t kCounters = 4;
+  static Counters counter_numbers() { return four(0, 1, 2, 3); }
+  static void store_halves(Word* to, Counters a) {
+    const uint16x8_t halves = vreinterpretq_u16_u32(a.x);
+    to[0] = WordBatch(vmovl_u16(vget_low_u16(halves)));
+    to[1] = WordBatch(vmovl_high_u16(halves));
+  }
+
+  static Four four(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const uint32_t words[] = {a, b, c, d};
+    return WordBatch(vld1q_u32(words));
+  }
+  static Four largest_of_four(Word a, Word b, Word c, Word d) {
+    return WordBatch(vpmaxq_u32(vpmaxq_u32(a.x, b.x), vpmaxq_u32(c.x, d.x)));
+  }
+  template <int k>
+  static Word one_of_four(Four a) {
+    return WordBatch(vdupq_laneq_u32(a.x, k));
+  }
+  static void store_four(uint16_t* first, uint16_t* second, Four a) {
+    const uint32x2_t words = vreinterpret_u32_u16(vmovn_u32(a.x));
+    const uint32_t low = vget_lane_u32(words, 0), high = vget_lane_u32(words, 1);
+    std::memcpy(first, &low, sizeof low);
+    std::memcpy(second, &high, sizeof high);
   }
 
   static Word load_words(const uint16_t* x) { return WordBatch(vmovl_u16(halves(x))); }
@@ -68,7 +85,7 @@ struct Neon {
     const int8x8_t four = vreinterpret_s8_u32(vdup_n_u32(quarters(x)));
     return WordBatch(vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(vmovl_s8(four)))));
   }
-  /// The words must fit.
+  /// The low bits of each word.
   static void store_words(uint16_t* to, Word x) { keep(to, vmovn_u32(x.x)); }
   static void store_words(uint8_t* to, Word x) {
     const uint16x4_t half = vmovn_u32(x.x);

@@ -30,7 +30,7 @@ inline typename Simd::Value load_master(const AdamRange& r, int64_t i) {
 /// Where nothing is predicted, it is what is published.
 template <class Simd>
 inline void store_upper(const AdamRange& r, int64_t i, typename Simd::Word upper) {
-  if (r.stream && r.prediction == 0.0f)
+  if (r.stream && !r.predicts)
     Simd::stream_words(r.upper_out + i, upper);
   else
     Simd::store_words(r.upper_out + i, upper);
@@ -45,9 +45,8 @@ inline void store_master(const AdamRange& r, int64_t i, typename Simd::Value p, 
     Simd::store_words(at<uint16_t>(r.master, i), split_low(p));
   } else {
     const typename Simd::Value rounded = ulp8_rounded(p, random);
-    const typename Simd::Word upper = upper_of(rounded);
-    store_upper<Simd>(r, i, upper);
-    Simd::store_words(at<uint8_t>(r.master, i), ulp8_error(rounded, upper));
+    store_upper<Simd>(r, i, ulp8_upper(rounded));
+    Simd::store_words(at<uint8_t>(r.master, i), ulp8_error(rounded));
   }
 }
 
@@ -63,17 +62,31 @@ inline void publish(const AdamRange& r, int64_t i, typename Simd::Value p, typen
       Simd::store_weight(to, x);
   };
   // Not the prediction by 0: that would turn -0 into 0 and an infinity into NaN.
-  if (r.prediction != 0.0f)
+  if (r.predicts)
     put(predicted(p, before, Value(r.prediction)));
   else if constexpr (!row_of(format).beside_weights)
     put(p);
 }
 
-/// The moments of one group of kStateGroup elements, from element `first` of the range.
+/// A block has two groups.
+static_assert(kDrawBlock == 2 * kStateGroup);
+
+/// New moments that wait for their groups' scales.
 template <class Simd, MomentFormat format>
-struct GroupMoments {
+struct HeldMoments {};
+template <class Simd>
+struct HeldMoments<Simd, MomentFormat::int8> {
+  static constexpr int64_t kVectors = kDrawBlock / Simd::kLanes;
+  typename Simd::Value m[kVectors], root_v[kVectors];
+  typename Simd::Four largest;  ///< bits of the largest magnitudes: m of both groups, root_v of both
+};
+
+/// The moments of one block of kDrawBlock elements, from element `first` of the range.
+template <class Simd, MomentFormat format>
+struct BlockMoments {
   using Value = typename Simd::Value;
   using Word = typename Simd::Word;
+  using Held = HeldMoments<Simd, format>;
 
   static Value load(const void* plane, int64_t i) {
     if constexpr (format == MomentFormat::fp32)
@@ -81,59 +94,81 @@ struct GroupMoments {
     else
       return Simd::load(at<bf16>(plane, i));
   }
-  GroupMoments(const AdamRange&, int64_t) {}
-  static Value first(const AdamRange& r, int64_t i) { return load(r.moment1, i); }
-  static Value second(const AdamRange& r, int64_t i) { return load(r.moment2, i); }
-  static void keep(const AdamRange& r, int64_t i, int64_t, Value m, Value v, Word random) {
+  BlockMoments(const AdamRange&, int64_t) {}
+  static Value first(const AdamRange& r, int64_t i, int64_t) { return load(r.moment1, i); }
+  static Value second(const AdamRange& r, int64_t i, int64_t) { return load(r.moment2, i); }
+  static void keep(const AdamRange& r, int64_t i, int64_t, Value m, Value v, Word random, Held&) {
     if constexpr (format == MomentFormat::fp32) {
       Simd::store(at<float>(r.moment1, i), m);
       Simd::store(at<float>(r.moment2, i), v);
     } else {
-      Simd::store_words(at<uint16_t>(r.moment1, i), moment1_bf16(m, random));
-      Simd::store_words(at<uint16_t>(r.moment2, i), moment2_bf16(v, random));
+      Simd::store_words(at<uint16_t>(r.moment1, i), moment_bf16(m, random));
+      Simd::store_words(at<uint16_t>(r.moment2, i), moment_bf16(v, random));
     }
   }
-  static void close(const AdamRange&, int64_t, const Word*) {}
+  static void close(Held&) {}
 };
 
-/// Held until the group's largest magnitudes are known.
 template <class Simd>
-struct GroupMoments<Simd, MomentFormat::int8> {
+struct BlockMoments<Simd, MomentFormat::int8> {
   using Value = typename Simd::Value;
   using Word = typename Simd::Word;
-  static constexpr int64_t kVectors = kStateGroup / Simd::kLanes;
+  using Held = HeldMoments<Simd, MomentFormat::int8>;
+  static constexpr int64_t kPerGroup = Held::kVectors / 2;
 
-  Value scale1, step2;
-  Value m[kVectors], root_v[kVectors];
-  Word largest1{0u}, largest2{0u};
+  Value scale1[2], scale2[2];
+  Word largest[4] = {Word(0u), Word(0u), Word(0u), Word(0u)};
 
-  GroupMoments(const AdamRange& r, int64_t i)
-      : scale1(bits_float(static_cast<uint32_t>(r.scale1[i / kStateGroup]) << 16)),
-        step2(code_step(Value(bits_float(static_cast<uint32_t>(r.scale2[i / kStateGroup]) << 16)))) {}
-  Value first(const AdamRange& r, int64_t i) const {
-    return moment1_of(Simd::load_words(at<const int8_t>(r.moment1, i)), scale1);
+  [[gnu::always_inline]] BlockMoments(const AdamRange& r, int64_t i) {
+    const auto scale = [](uint16_t bits) { return Value(bits_float(static_cast<uint32_t>(bits) << 16)); };
+    const uint16_t *of_m = r.scale1 + i / kStateGroup, *of_v = r.scale2 + i / kStateGroup;
+    scale1[0] = scale(of_m[0]), scale1[1] = scale(of_m[1]);
+    scale2[0] = scale(of_v[0]), scale2[1] = scale(of_v[1]);
   }
-  Value second(const AdamRange& r, int64_t i) const {
-    return moment2_of(Simd::load_words(at<const uint8_t>(r.moment2, i)), step2);
+  [[gnu::always_inline]] Value first(const AdamRange& r, int64_t i, int64_t k) const {
+    return moment1_of(Simd::load_words(at<const uint8_t>(r.moment1, i)), scale1[k / kPerGroup]);
   }
-  void keep(const AdamRange&, int64_t, int64_t k, Value m_new, Value v_new, Word) {
-    m[k] = m_new;
-    root_v[k] = root(v_new);
-    largest1 = greatest(largest1, bits_of(magnitude(m[k])));
-    largest2 = greatest(largest2, bits_of(magnitude(root_v[k])));
+  [[gnu::always_inline]] Value second(const AdamRange& r, int64_t i, int64_t k) const {
+    return moment2_of(Simd::load_words(at<const uint8_t>(r.moment2, i)), scale2[k / kPerGroup]);
   }
-  [[gnu::always_inline]] void close(const AdamRange& r, int64_t i, const Word* random) const {
-    const uint32_t scale_m = moment1_scale<Value>(Simd::largest(largest1));
-    const uint32_t scale_v = moment2_scale<Value>(Simd::largest(largest2));
-    r.scale1[i / kStateGroup] = static_cast<uint16_t>(scale_m);
-    r.scale2[i / kStateGroup] = static_cast<uint16_t>(scale_v);
-    const Value scale = coding_scale<Value>(scale_m), steps = Value(255.0f) / coding_scale<Value>(scale_v);
-    for (int64_t k = 0; k < kVectors; ++k) {
-      const int64_t to = i + k * Simd::kLanes;
-      Simd::store_words(at<uint8_t>(r.moment1, to), moment1_code(m[k], scale, random[k]));
-      Simd::store_words(at<uint8_t>(r.moment2, to), moment2_code(root_v[k], steps, random[k]));
-    }
+  [[gnu::always_inline]] void keep(const AdamRange&, int64_t, int64_t k, Value m, Value v, Word, Held& held) {
+    held.m[k] = m;
+    held.root_v[k] = root(v);
+    Word &largest1 = largest[k / kPerGroup], &largest2 = largest[2 + k / kPerGroup];
+    largest1 = greatest(largest1, bits_of(magnitude(m)));
+    largest2 = greatest(largest2, bits_of(held.root_v[k]));
+  }
+  [[gnu::always_inline]] void close(Held& held) const {
+    held.largest = Simd::largest_of_four(largest[0], largest[1], largest[2], largest[3]);
   }
 };
+
+/// Stores the scales and codes of the block from element i on.
+template <class Simd>
+[[gnu::always_inline]] inline void code_block(const AdamRange& r, int64_t i,
+                                              const HeldMoments<Simd, MomentFormat::int8>& held,
+                                              const typename Simd::Word* random) {
+  using Held = HeldMoments<Simd, MomentFormat::int8>;
+  using Four = typename Simd::Four;
+  constexpr ScaleRule m = kMoment1Scale, v = kMoment2Scale;
+  const auto rule = [](uint32_t of_m, uint32_t of_v) { return Simd::four(of_m, of_m, of_v, of_v); };
+  const Four scales =
+      group_scale(held.largest, ScaleRules<Four>{rule(m.addend, v.addend), rule(m.kept, v.kept),
+                                                 rule(m.smallest, v.smallest), rule(m.largest, v.largest),
+                                                 rule(m.nan_from, v.nan_from)});
+  Simd::store_four(r.scale1 + i / kStateGroup, r.scale2 + i / kStateGroup, scales);
+  const Four bases = coding_base(scales);
+  const auto code = [&](int64_t k, auto base_m, auto base_v) {
+    const int64_t to = i + k * Simd::kLanes;
+    Simd::store_words(at<uint8_t>(r.moment1, to), moment1_code(held.m[k], base_m, random[k]));
+    Simd::store_words(at<uint8_t>(r.moment2, to), moment2_code(held.root_v[k], base_v, random[k]));
+  };
+  const auto m0 = Simd::template one_of_four<0>(bases), m1 = Simd::template one_of_four<1>(bases),
+             v0 = Simd::template one_of_four<2>(bases), v1 = Simd::template one_of_four<3>(bases);
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < Held::kVectors / 2; ++k) code(k, m0, v0);
+#pragma GCC unroll 2
+  for (int64_t k = Held::kVectors / 2; k < Held::kVectors; ++k) code(k, m1, v1);
+}
 
 }  // namespace tandem

@@ -206,10 +206,11 @@ inline Element element(int64_t i) {
   return {p, g, m, v};
 }
 
-/// The word of element i of a pass at `place`: core/math/philox.h's order and rounds, written again.
-inline uint32_t random_word(const AdamPlace& place, int64_t i) {
+/// The 16 random bits of element i of a pass at `place`: core/math/philox.h's order and rounds, written
+/// again.
+inline uint32_t random_of(const AdamPlace& place, int64_t i) {
   const auto e = static_cast<uint64_t>(place.first + i);
-  const uint64_t counter = 16 * (e / 64) + e % 16;
+  const uint64_t counter = 8 * (e / 64) + e % 16 / 2;
   uint32_t c[] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), place.key.parameter,
                   place.key.t};
   for (uint32_t round = 0; round < 7; ++round) {
@@ -220,7 +221,7 @@ inline uint32_t random_word(const AdamPlace& place, int64_t i) {
                              static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(a)};
     std::copy(next, next + 4, c);
   }
-  return c[(e / 16) % 4];
+  return (e % 2 == 0 ? c[(e / 16) % 4] : c[(e / 16) % 4] >> 16) & 0xFFFFu;
 }
 
 /// The states of one element or group as floats, one by one.
@@ -233,24 +234,23 @@ inline float master_of(Planes& s, int64_t i) {
 inline float moment1_of(Planes& s, int64_t i) {
   if (s.format.moments == MomentFormat::fp32) return *s.at(s.moment1, i);
   if (s.format.moments == MomentFormat::bf16) return to_float(*s.at<bf16>(s.moment1, i));
-  return moment1_of<float>(static_cast<uint32_t>(*s.at<int8_t>(s.moment1, i)),
-                           to_float(*s.at<bf16>(s.scale1, i / 32)));
+  return moment1_of<float>(*s.at<uint8_t>(s.moment1, i), to_float(*s.at<bf16>(s.scale1, i / 32)));
 }
 inline float moment2_of(Planes& s, int64_t i) {
   if (s.format.moments == MomentFormat::fp32) return *s.at(s.moment2, i);
   if (s.format.moments == MomentFormat::bf16) return to_float(*s.at<bf16>(s.moment2, i));
-  return moment2_of<float>(*s.at<uint8_t>(s.moment2, i), code_step(to_float(*s.at<bf16>(s.scale2, i / 32))));
+  return moment2_of<float>(*s.at<uint8_t>(s.moment2, i), to_float(*s.at<bf16>(s.scale2, i / 32)));
 }
-inline void set_master(Planes& s, int64_t i, float p, uint32_t word, uint16_t* upper_out) {
+inline void set_master(Planes& s, int64_t i, float p, uint32_t random, uint16_t* upper_out) {
   if (s.format.master == MasterFormat::fp32) {
     *s.at(s.master, i) = p;
   } else if (s.format.master == MasterFormat::split) {
     *upper_out = round_weight<bf16>(p).bits;
     *s.at<uint16_t>(s.master, i) = static_cast<uint16_t>(split_low(p));
   } else {
-    const float rounded = ulp8_rounded<float>(p, word);
+    const float rounded = ulp8_rounded<float>(p, random);
     *upper_out = round_weight<bf16>(rounded).bits;
-    *s.at<uint8_t>(s.master, i) = static_cast<uint8_t>(ulp8_error<float>(rounded, *upper_out));
+    *s.at<uint8_t>(s.master, i) = static_cast<uint8_t>(ulp8_error<float>(rounded));
   }
 }
 /// Moments of the elements [first, first + m.size()), a group where the format has groups.
@@ -261,24 +261,24 @@ inline void set_moments(Planes& s, int64_t first, const std::vector<float>& m, c
     largest1 = std::max(largest1, float_bits(m[k]) & 0x7FFFFFFFu);
     largest2 = std::max(largest2, float_bits(std::sqrt(v[k])) & 0x7FFFFFFFu);
   }
-  const uint32_t scale1 = moment1_scale<float>(largest1), scale2 = moment2_scale<float>(largest2);
+  const uint32_t scale1 = group_scale(largest1, kMoment1Scale), scale2 = group_scale(largest2, kMoment2Scale);
   if (s.format.moments == MomentFormat::int8) {
     *s.at<uint16_t>(s.scale1, first / 32) = static_cast<uint16_t>(scale1);
     *s.at<uint16_t>(s.scale2, first / 32) = static_cast<uint16_t>(scale2);
   }
   for (size_t k = 0; k < m.size(); ++k) {
     const int64_t i = first + static_cast<int64_t>(k);
-    const uint32_t word = random_word(place, i);
+    const uint32_t random = random_of(place, i);
     if (s.format.moments == MomentFormat::fp32) {
       *s.at(s.moment1, i) = m[k], *s.at(s.moment2, i) = v[k];
     } else if (s.format.moments == MomentFormat::bf16) {
-      *s.at<uint16_t>(s.moment1, i) = static_cast<uint16_t>(bf16_stochastic<float>(m[k], word & 0xFFFFu));
-      *s.at<uint16_t>(s.moment2, i) = static_cast<uint16_t>(bf16_stochastic<float>(v[k], word >> 16));
+      *s.at<uint16_t>(s.moment1, i) = static_cast<uint16_t>(moment_bf16<float>(m[k], random));
+      *s.at<uint16_t>(s.moment2, i) = static_cast<uint16_t>(moment_bf16<float>(v[k], random));
     } else {
       *s.at<uint8_t>(s.moment1, i) =
-          static_cast<uint8_t>(moment1_code<float>(m[k], coding_scale<float>(scale1), word));
-      *s.at<uint8_t>(s.moment2, i) = static_cast<uint8_t>(
-          moment2_code<float>(std::sqrt(v[k]), 255.0f / coding_scale<float>(scale2), word));
+          static_cast<uint8_t>(moment1_code<float>(m[k], coding_base(scale1), random));
+      *s.at<uint8_t>(s.moment2, i) =
+          static_cast<uint8_t>(moment2_code<float>(std::sqrt(v[k]), coding_base(scale2), random));
     }
   }
 }
@@ -298,7 +298,7 @@ inline void fill(Planes& planes) {
     std::vector<float> m, v;
     for (int64_t i = first; i < first + count; ++i) {
       const Element e = element(i);
-      set_master(planes, i, e.p, 0x80000000u, planes.at<uint16_t>(planes.upper, i));
+      set_master(planes, i, e.p, kUlp8Nearest, planes.at<uint16_t>(planes.upper, i));
       put(planes.grad_at(i), planes.grad_type, e.g);
       m.push_back(e.m);
       v.push_back(e.v);
@@ -321,7 +321,7 @@ void reference_pass(Planes& planes, const AdamScalars& scalars, float prediction
       m.push_back(m_new);
       v.push_back(v_new);
       auto* upper = reinterpret_cast<uint16_t*>(planes.upper_out(in_place));
-      set_master(planes, i, p, random_word(place, i), upper == nullptr ? nullptr : upper + i);
+      set_master(planes, i, p, random_of(place, i), upper == nullptr ? nullptr : upper + i);
       std::byte* weight = planes.weight_out(in_place) + static_cast<size_t>(i) * size_of(planes.weight_type);
       if (prediction != 0)
         put_weight(weight, planes.weight_type, predicted(p, before, prediction));

@@ -21,7 +21,7 @@ class Stepper {
   Stepper(Isa isa, StateFormat format)
       : isa_(isa), planes_(kElements, 0, {DType::f32, DType::bf16, Decay::none, 0, format}) {}
   void start(int64_t i, float p) {
-    set_master(planes_, i, p, 0x80000000u, planes_.at<uint16_t>(planes_.upper, i));
+    set_master(planes_, i, p, kUlp8Nearest, planes_.at<uint16_t>(planes_.upper, i));
     set_zero(i);
   }
   void gradient(int64_t i, float g) { put(planes_.grad_at(i), DType::f32, g); }
@@ -94,9 +94,9 @@ TEST(NumbersAdamFormats, AThousandStepsStayNearTheDoubleTrajectory) {
   const double masters[] = {0.5 * 0x1p-23, 0.5 * 0x1p-23, 0.5 * 0x1p-15};
   // Moments, relative to the way. bf16: a rounding of half a step, 2^-8, of m moves p for 10 steps
   // (1/(1-beta1)), one of v for 20, by half as much; the way is a mean of updates and the noise their root
-  // mean square, about twice it. int8: the root of a second moment a hundred times below its group's largest
-  // is 2.5 codes, so half a code is a fifth of it, and the mean of its reciprocal is off by the square of
-  // that, 4 %; twice this for the first moment's codes.
+  // mean square, about twice it. int8: where a root is a hundredth of its group's largest, a step is up to
+  // (1/100 + 1/12) / 64, a seventh of it; it wanders by some of them, and the mean of its reciprocal is off
+  // by the square of that, 4 %; as much for the first moment's codes.
   const double bf16_moments = 2 * std::hypot(10, 20 / 2.0) * 0x1p-8 / steps;
   const double moments[] = {1e-6, bf16_moments, 0.08};
   for (const StateFormat format : all_state_formats())
@@ -168,13 +168,16 @@ TEST(NumbersAdamFormats, SecondMomentsDecayHoweverSlowly) {
       for (int64_t i = 0; i < kElements; ++i) before += run.v(i), run.gradient(i, 0);
       for (uint32_t t = 2; t <= 1001; ++t) run.step(0, t, h);
       for (int64_t i = 0; i < kElements; ++i) after += run.v(i);
-      // The constant is rounded to 2^-25, and so is its thousandth power to a thousand times that; then
-      // 1000 roundings of at most half a step each: bf16's is 2^-7 of v, the root's 2/255 of v; over the 256
-      // elements their sum is a sixteenth as wide. The square of a rounded root is larger by its variance.
+      // The constant is rounded to 2^-25, and so is its thousandth power to a thousand times that; then 1000
+      // roundings. One that moves x by d, less than a step s, has a variance of d (s - d). bf16's step is
+      // 2^-7 of v at most. A root's is a 64th of the root and of the scale, which is a 12th of the largest
+      // and so 9/12 of the smallest here; its square is larger by its variance. The sum over the 256 elements
+      // is a sixteenth as wide.
+      const double root_step = (1 + 9.0 / 12) / 64, root_variance = 0.0005 * root_step;
       const double one = format.moments == MomentFormat::fp32   ? 0x1p-24
-                         : format.moments == MomentFormat::bf16 ? 0.5 * 0x1p-7
-                                                                : 0.5 * 3 / 255.0;
-      const double bias = format.moments == MomentFormat::int8 ? 1000 * 0.25 * 4 / (255.0 * 255.0) : 0;
+                         : format.moments == MomentFormat::bf16 ? std::sqrt(0.001 * 0x1p-7)
+                                                                : 2 * std::sqrt(root_variance);
+      const double bias = format.moments == MomentFormat::int8 ? 1000 * root_variance : 0;
       EXPECT_NEAR(after / before, std::pow(0.999, 1000),
                   5 * one * std::sqrt(1000.0) / 16 + bias + 1000 * 0x1p-25)
           << name_of(format) << ", " << name_of(isa);
@@ -190,7 +193,7 @@ TEST(NumbersAdamFormats, ATinySecondMomentBesideAHugeOneDoesNotVanish) {
     for (uint32_t t = 1; t <= 100; ++t) run.step(1e-3, t, h);
     for (int64_t i = 0; i < kElements; ++i) {
       EXPECT_GT(run.v(i), 0.0f);
-      // Coded no smaller than 1/255 of the group's root: a tiny one moves too little, never too far.
+      // Coded no smaller than 1/1000 of the group's root: a tiny one moves too little, never too far.
       if (i % 32 != 0) {
         EXPECT_LE(std::fabs(run.p(i)), 100 * 1e-3 * 1.01) << name_of(isa);
       }
@@ -253,8 +256,8 @@ double quadratic_loss(bool on_grid, const Word& word) {
 
 TEST(NumbersAdamFormats, StochasticMastersTrainWhereNearestOnesStandStill) {
   const auto none = [](int64_t, uint32_t) { return 0u; };
-  const auto nearest = [](int64_t, uint32_t) { return 0x80000000u; };
-  const auto random = [](int64_t i, uint32_t t) { return random_word({{5, 1, t}, 0}, i); };
+  const auto nearest = [](int64_t, uint32_t) { return kUlp8Nearest; };
+  const auto random = [](int64_t i, uint32_t t) { return random_of({{5, 1, t}, 0}, i); };
   const double fp32 = quadratic_loss(false, none), still = quadratic_loss(true, nearest),
                moving = quadratic_loss(true, random);
   RecordProperty("fp32", std::to_string(fp32));

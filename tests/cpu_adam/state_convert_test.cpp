@@ -40,7 +40,8 @@ TEST(NumbersStateConvert, ValuesComeBackWithinTheFormatsError) {
     for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
       master_error = std::max(master_error, std::fabs(double{out.master[i]} - in.master[i]) /
                                                 std::max(1e-30, std::fabs(double{in.master[i]})));
-      // A code of int8 is at most 2/127 of the scale, the largest of its 32 plus 2^-7; bf16 keeps 2^-7.
+      // Steps of int8 are at most 1/32 of m, and 1/64 of the root of v, plus 1/11.8 of the largest of its 32;
+      // bf16 keeps 2^-7.
       float largest = 0, largest_root = 0;
       for (size_t k = i / 32 * 32; k < std::min(i / 32 * 32 + 32, static_cast<size_t>(n)); ++k) {
         largest = std::max(largest, std::fabs(in.moment1[k]));
@@ -52,7 +53,7 @@ TEST(NumbersStateConvert, ValuesComeBackWithinTheFormatsError) {
                                       static_cast<double>(largest_root));
     }
     const double masters[] = {0, 0, 0x1p-15};
-    const double first[] = {0, 0x1p-7, 1.01 * 2.02 / 127}, second[] = {0, 0x1p-7, 1.01 / 255};
+    const double first[] = {0, 0x1p-7, 1.085 / 32}, second[] = {0, 0x1p-7, 1.085 / 64};
     EXPECT_LE(master_error, masters[static_cast<size_t>(format.master)]) << name_of(format);
     EXPECT_LE(moment1_error, first[static_cast<size_t>(format.moments)]) << name_of(format);
     EXPECT_LE(moment2_error, second[static_cast<size_t>(format.moments)]) << name_of(format);
