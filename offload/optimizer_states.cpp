@@ -8,6 +8,8 @@ namespace tandem {
 
 namespace {
 
+constexpr const char* kSlots = "slots";  // the scope, in either memory
+
 /// Cuts one allocation into blocks, front to back. Without memory all of its tensors are empty.
 class Cutter {
  public:
@@ -39,14 +41,15 @@ std::vector<AdamPass> host_passes(const TrainSetup& setup, const ParamTable& tab
   return all;
 }
 
+size_t bytes_of(const PlaneShape& shape, int64_t n) {
+  return shape.bytes * static_cast<size_t>((n + shape.elements - 1) / shape.elements);
+}
+
 /// The passes in bytes of a plane of such a shape.
 std::vector<StaticRange> ranges_in(const PlaneShape& shape, const std::vector<AdamPass>& passes) {
-  const auto bytes = [&](int64_t n) {
-    return shape.bytes * static_cast<size_t>((n + shape.elements - 1) / shape.elements);
-  };
   std::vector<StaticRange> ranges;
   for (const AdamPass& pass : passes)
-    ranges.push_back({bytes(pass.first), bytes(pass.count), bytes(kAdamGrain)});
+    ranges.push_back({bytes_of(shape, pass.first), bytes_of(shape, pass.count), bytes_of(shape, kAdamGrain)});
   return ranges;
 }
 
@@ -127,48 +130,51 @@ OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& tabl
   const PlaneBytes planes = plane_elements(setup, table);
   const std::vector<AdamPass> passes = host_passes(setup, table);
   const std::optional<int> landing = landing_node(device.info().pci_bus_id).node;
-  for (const Placement where : {Placement::host, Placement::device}) {
-    const bool on_host = where == Placement::host;
-    const int64_t elements = on_host ? planes.host_elements : planes.device_elements;
-    const StateFormat format = on_host ? setup.states : StateFormat{};
-    const auto memory = [&](const PlaneShape& shape, const char* scope, const char* device_scope,
-                            std::optional<int> node = {}) -> void* {
-      const size_t bytes = static_cast<size_t>(elements / shape.elements) * shape.bytes;
-      if (bytes == 0) return nullptr;
-      buffers_.push_back(on_host ? host.allocate_for(bytes, scope, {ranges_in(shape, passes), node})
-                                 : device.allocate(bytes, device_scope));
-      return buffers_.back().raw();
-    };
-    const auto cutter = [&](const PlaneShape& shape, DType dtype, const char* scope) {
-      return Cutter(memory(shape, scope, "optimizer"), dtype);
-    };
-    const PlaneShape moment = shape_of(format, StatePlane::moment1),
-                     scales = shape_of(format, StatePlane::scale1);
-    Cutter master = cutter(shape_of(format, StatePlane::master), master_dtype(format.master), "master");
-    Cutter upper = cutter({bytes_beside(format), 1}, DType::bf16, "master");
-    Cutter exp_avg = cutter(moment, moment_dtype(format.moments), "exp_avg");
-    Cutter exp_avg_sq = cutter(moment, moment_dtype(format.moments), "exp_avg_sq");
-    Cutter scale = cutter(scales, DType::bf16, "exp_avg"),
-           scale_sq = cutter(scales, DType::bf16, "exp_avg_sq");
-    std::vector<Cutter> slots;
-    for (int i = 0; i < setup.slots(); ++i) {
-      void* slot = memory({size_of(setup.dtype), 1}, "slots", "slots", landing);
-      if (on_host && slot != nullptr)
-        pins_.push_back(device.pin({static_cast<std::byte*>(slot), buffers_.back().bytes()}));
-      slots.emplace_back(slot, setup.dtype);
-    }
-    for (BlockId id = 0; id < table.block_count(); ++id) {
-      const auto i = static_cast<size_t>(id);
-      if (setup.placement.at(i) != where) continue;
-      const int64_t numel = table.block(id).trained;
-      blocks_[i] = {master.cut(numel),
-                    upper.cut(numel),
-                    exp_avg.cut(numel),
-                    exp_avg_sq.cut(numel),
-                    scale.cut(numel / kStateGroup),
-                    scale_sq.cut(numel / kStateGroup)};
-      for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
-    }
+  cut(setup, table, Placement::host, [&](const PlaneShape& shape, const char* scope) -> void* {
+    const size_t bytes = bytes_of(shape, planes.host_elements);
+    if (bytes == 0) return nullptr;
+    const bool slot = std::string_view(scope) == kSlots;
+    const Buffer& buffer = buffers_.emplace_back(
+        host.allocate_for(bytes, scope, {ranges_in(shape, passes), slot ? landing : std::nullopt}));
+    if (slot) pins_.push_back(device.pin({static_cast<std::byte*>(buffer.raw()), bytes}));
+    return buffer.raw();
+  });
+  cut(setup, table, Placement::device, [&](const PlaneShape& shape, const char* scope) -> void* {
+    const size_t bytes = bytes_of(shape, planes.device_elements);
+    if (bytes == 0) return nullptr;
+    const bool slot = std::string_view(scope) == kSlots;
+    return buffers_.emplace_back(device.allocate(bytes, slot ? kSlots : "optimizer")).raw();
+  });
+}
+
+void OptimizerStates::cut(const TrainSetup& setup, const ParamTable& table, Placement where,
+                          const Allocator& allocate) {
+  const StateFormat format = where == Placement::host ? setup.states : StateFormat{};
+  const auto plane = [&](const PlaneShape& shape, DType dtype, const char* scope) {
+    return Cutter(allocate(shape, scope), dtype);
+  };
+  const PlaneShape moment = shape_of(format, StatePlane::moment1),
+                   scales = shape_of(format, StatePlane::scale1);
+  Cutter master = plane(shape_of(format, StatePlane::master), master_dtype(format.master), "master");
+  Cutter upper = plane({bytes_beside(format), 1}, DType::bf16, "master");
+  Cutter exp_avg = plane(moment, moment_dtype(format.moments), "exp_avg");
+  Cutter exp_avg_sq = plane(moment, moment_dtype(format.moments), "exp_avg_sq");
+  Cutter scale = plane(scales, DType::bf16, "exp_avg");
+  Cutter scale_sq = plane(scales, DType::bf16, "exp_avg_sq");
+  std::vector<Cutter> slots;
+  for (int i = 0; i < setup.slots(); ++i)
+    slots.push_back(plane({size_of(setup.dtype), 1}, setup.dtype, kSlots));
+  for (BlockId id = 0; id < table.block_count(); ++id) {
+    const auto i = static_cast<size_t>(id);
+    if (setup.placement.at(i) != where) continue;
+    const int64_t numel = table.block(id).trained;
+    blocks_[i] = {master.cut(numel),
+                  upper.cut(numel),
+                  exp_avg.cut(numel),
+                  exp_avg_sq.cut(numel),
+                  scale.cut(numel / kStateGroup),
+                  scale_sq.cut(numel / kStateGroup)};
+    for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
   }
 }
 

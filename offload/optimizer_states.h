@@ -1,5 +1,6 @@
 #pragma once
 // Masters and moments of every block, and the slots, where the placement says.
+#include <functional>
 #include <vector>
 
 #include "core/device/device.h"
@@ -54,6 +55,9 @@ class OptimizerStates {
   [[nodiscard]] const std::vector<std::vector<Tensor>>& slots() const { return slots_; }
 
  private:
+  /// Memory of either kind for one plane of all its blocks, under a scope; null where it has no bytes.
+  using Allocator = std::function<void*(const PlaneShape& shape, const char* scope)>;
+  void cut(const TrainSetup& setup, const ParamTable& table, Placement where, const Allocator& allocate);
   std::vector<Buffer> buffers_;
   std::vector<Pin> pins_;
   std::vector<BlockStates> blocks_;
