@@ -8,8 +8,6 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements of a task, a multiple of kDrawBlock; about 450 KB of traffic
-
 const AdamKernels* kernels_of(Isa isa) {
   switch (isa) {
     case Isa::scalar:
@@ -84,7 +82,7 @@ void adam(Workers& workers, Isa isa, const AdamSpans& spans, Decay decay, const 
           float prediction, const AdamPlace& place) {
   const int64_t n = check_adam(spans, prediction, place);
   const AdamKernel kernel = kernel_of(isa, spans, decay);
-  workers.ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+  workers.ranges(n, kAdamGrain, [&](int64_t begin, int64_t end) {
     kernel(range_of(spans, begin, end, prediction, place), scalars);
   });
 }

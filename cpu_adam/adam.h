@@ -27,6 +27,11 @@ inline AdamStates fp32_states(std::span<float> master, std::span<float> moment1,
           {}};
 }
 
+/// Elements of a task of adam(), a multiple of kDrawBlock; about 450 KB of traffic with fp32 states. Thread k
+/// of n has the tasks that Workers::ranges gives it of the range, so it is the one who should first touch
+/// their pages.
+constexpr int64_t kAdamGrain = 16384;
+
 /// What one pass reads and writes: a range of n elements of one block (of one parameter, where the format
 /// draws random bits or has groups), at any alignment of their types. Nothing overlaps, but that weights may
 /// be written exactly over the gradient or over upper_in, if the elements are of equal size.

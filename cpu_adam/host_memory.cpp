@@ -5,14 +5,25 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "core/base/error.h"
+#include "cpu_adam/numa_memory.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr int64_t kTouchGrain = 256 << 10;  // bytes; a multiple of every page size in use but huge ones
+constexpr int64_t kTouchGrain = 256 << 10;     // bytes; a multiple of every page size in use but huge ones
+constexpr size_t kHugePage = size_t{2} << 20;  // bytes; of other sizes on some Arm kernels: then an estimate
+
+int64_t page_bytes() { return sysconf(_SC_PAGESIZE); }
+
+/// Touches the pages whose middle is in [begin, end).
+void touch_middles(std::byte* memory, int64_t begin, int64_t end) {
+  const int64_t page = page_bytes(), half = page / 2;
+  for (int64_t at = (begin + half - 1) / page * page + half; at < end; at += page) memory[at] = std::byte{0};
+}
 
 class Mapping : public Buffer::Allocation {
  public:
@@ -43,23 +54,23 @@ class MappedMemory : public HostMemory {
   MappedMemory(Workers& workers, HugePages huge) : workers_(workers), huge_(huge) {}
 
   [[nodiscard]] Buffer allocate(size_t bytes, std::string_view scope) override {
+    return allocate_for(bytes, scope, {});
+  }
+  [[nodiscard]] Buffer allocate_for(size_t bytes, std::string_view scope, const BufferUse& use) override {
     if (bytes == 0) return {};
     auto mapping = std::make_unique<Mapping>(bytes, scope, counters_);
-    // A refusal (no such kernel feature) only means small pages.
-    if (huge_ == HugePages::where_allowed) madvise(mapping->data, bytes, MADV_HUGEPAGE);
-    touch(static_cast<std::byte*>(mapping->data), static_cast<int64_t>(bytes));
+    const std::span<std::byte> memory(static_cast<std::byte*>(mapping->data), bytes);
+    // What the system refuses here has no consequence but for speed.
+    const int nodes = use.node ? 1 : workers_.nodes();
+    if (huge_ == HugePages::where_allowed && huge_pages_pay(bytes, use.ranges.size(), nodes))
+      madvise(memory.data(), bytes, MADV_HUGEPAGE);
+    if (use.node) (void)bind_to_node(memory, *use.node);
+    first_touch(workers_, memory, use.ranges);
     return Buffer(std::move(mapping));
   }
   [[nodiscard]] const MemoryCounters& counters() const override { return *counters_; }
 
  private:
-  void touch(std::byte* data, int64_t bytes) {
-    const int64_t page = sysconf(_SC_PAGESIZE);
-    workers_.ranges(bytes, kTouchGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t at = begin; at < end; at += page) data[at] = std::byte{0};
-    });
-  }
-
   Workers& workers_;
   const HugePages huge_;
   // Shared with the buffers, which may outlive this.
@@ -67,6 +78,33 @@ class MappedMemory : public HostMemory {
 };
 
 }  // namespace
+
+void first_touch(Workers& workers, std::span<std::byte> memory, std::span<const StaticRange> ranges) {
+  for (const StaticRange& range : ranges) {
+    ASSERT(range.begin + range.bytes <= memory.size(), "a use of {} bytes at {} of {}", range.bytes,
+           range.begin, memory.size());
+    const auto first = static_cast<int64_t>(range.begin);
+    workers.ranges(
+        static_cast<int64_t>(range.bytes), static_cast<int64_t>(range.grain),
+        [&](int64_t begin, int64_t end) { touch_middles(memory.data(), first + begin, first + end); });
+  }
+  // The rest; a page that has been touched stays where it is.
+  workers.ranges(static_cast<int64_t>(memory.size()), kTouchGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; at += page_bytes()) memory[static_cast<size_t>(at)] = std::byte{0};
+  });
+}
+
+bool huge_pages_pay(size_t bytes, size_t ranges, int nodes) {
+  const size_t borders = nodes > 1 ? ranges * static_cast<size_t>(nodes) : 0;
+  return borders * (kHugePage / 2) <= bytes / 20;
+}
+
+std::string huge_page_policy(const std::string& sysfs_root) {
+  std::ifstream in(sysfs_root + "/kernel/mm/transparent_hugepage/enabled");
+  for (std::string word; in >> word;)  // "always [madvise] never"
+    if (word.size() > 2 && word.front() == '[') return word.substr(1, word.size() - 2);
+  return "unknown";
+}
 
 std::unique_ptr<HostMemory> make_host_memory(Workers& workers, HugePages huge) {
   return std::make_unique<MappedMemory>(workers, huge);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/math/reduce_tree.h"
+#include "cpu_adam/adam.h"
 
 namespace tandem {
 
@@ -68,12 +69,11 @@ void round_weights(Workers& workers, const Tensor& dst, const Tensor& src) {
 }
 
 void copy_plane(Workers& workers, const Tensor& dst, const Tensor& src) {
-  constexpr int64_t kBytes = 1 << 20;  // of a task
   ASSERT(dst.dtype() == src.dtype() && dst.numel() == src.numel(), "{} elements copied to {}", src.numel(),
          dst.numel());
-  workers.ranges(static_cast<int64_t>(src.bytes()), kBytes, [&](int64_t begin, int64_t end) {
-    std::memcpy(dst.bytes_at(static_cast<size_t>(begin)), src.bytes_at(static_cast<size_t>(begin)),
-                static_cast<size_t>(end - begin));
+  workers.ranges(src.numel(), kAdamGrain, [&](int64_t begin, int64_t end) {
+    const Tensor from = src.flat(begin, end - begin);
+    std::memcpy(dst.flat(begin, end - begin).raw(), from.raw(), from.bytes());
   });
 }
 

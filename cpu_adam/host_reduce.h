@@ -18,7 +18,7 @@ SquaresAndFlags sum_of_squares(Workers& workers, const Tensor& x);
 /// dst[i] = round_weight(src[i]). dst: f32, bf16 or f16; src: f32 of equal length.
 void round_weights(Workers& workers, const Tensor& dst, const Tensor& src);
 
-/// dst[i] = src[i], of equal dtype and length.
+/// dst[i] = src[i], of equal dtype and length; each element by the thread that adam() would give it to.
 void copy_plane(Workers& workers, const Tensor& dst, const Tensor& src);
 
 /// dst[i] = src[i], exactly. dst: f32; src: f32, bf16 or f16 of equal length.

@@ -64,6 +64,7 @@ class TbbPool : public StaticPool {
     }
   }
 
+  [[nodiscard]] int nodes() const override { return static_cast<int>(arenas_.size()); }
   [[nodiscard]] std::string describe() const override {
     std::string map = arenas_.size() > 1 ? "" : ", one arena";
     if (arenas_.size() > 1)

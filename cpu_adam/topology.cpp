@@ -1,6 +1,5 @@
 #include "cpu_adam/topology.h"
 
-#include <hwloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -10,24 +9,11 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "cpu_adam/hwloc_topology.h"
 
 namespace tandem {
 
 namespace {
-
-struct TopologyDestroyer {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-using HwlocTopology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, TopologyDestroyer>;
-
-/// Null where hwloc can't load anything.
-HwlocTopology load_hwloc() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return nullptr;
-  HwlocTopology topology(raw);
-  if (hwloc_topology_load(raw) != 0) return nullptr;
-  return topology;
-}
 
 /// The affinity mask of this process, cpuset included (the kernel intersects them).
 std::vector<int> process_affinity() {
@@ -66,8 +52,7 @@ bool count_cores(hwloc_topology_t hwloc, Topology& found) {
     ++found.physical_cores;
     if (!any_allowed(core->cpuset, found.allowed_cpus)) continue;
     ++found.allowed_cores;
-    const int node =
-        hwloc_bitmap_first(core->nodeset);  // of several (HBM beside DDR) the first is the usual one
+    const int node = near_node(hwloc, core->cpuset).value_or(0);
     const auto known = std::find_if(found.nodes.begin(), found.nodes.end(),
                                     [&](const NumaNode& n) { return n.os_index == node; });
     if (known == found.nodes.end())
@@ -141,6 +126,16 @@ std::vector<int> threads_per_node(const Topology& topology, int threads) {
     before = end;
   }
   return shares;
+}
+
+std::string node_map(const Topology& topology, int threads) {
+  if (!topology.hwloc_found) return "hwloc finds nothing here: taken to be one node";
+  const std::vector<int> shares = threads_per_node(topology, threads);
+  std::string map;
+  for (size_t i = 0; i < shares.size(); ++i)
+    map += fmt::format("{}node {}: {} of {} threads, {} cores", i == 0 ? "" : "; ",
+                       topology.nodes[i].os_index, shares[i], threads, topology.nodes[i].cores);
+  return map;
 }
 
 }  // namespace tandem

@@ -50,5 +50,7 @@ CpuQuota read_cpu_quota(const std::string& cgroup_root, const std::string& proce
 
 /// `threads` shared out over the nodes in proportion to their cores; sums to `threads`. Some may get none.
 std::vector<int> threads_per_node(const Topology& topology, int threads);
+/// One line: those shares, node by node; or that hwloc finds nothing.
+std::string node_map(const Topology& topology, int threads);
 
 }  // namespace tandem

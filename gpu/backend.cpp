@@ -25,6 +25,14 @@ std::string why_absent(const std::string& kind) {
   return probe_cuda().why;
 }
 
+std::string pci_bus_id(const std::string& kind) {
+  if (kind == "host") return {};
+  const std::vector<CudaCard> cards = probe_cuda().cards;
+  for (size_t i = 0; i < cards.size(); ++i)
+    if (kind == "cuda:" + std::to_string(i) || (i == 0 && kind == "cuda")) return cards[i].pci_bus_id;
+  return {};
+}
+
 std::unique_ptr<Device> open(const std::string& kind, const OpenOptions& options) {
   const std::string why = why_absent(kind);
   CHECK(why.empty(), Status::usage, "device \"" + printable(kind) + "\" can't be used: " + why, "device.kind",

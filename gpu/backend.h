@@ -21,6 +21,9 @@ struct OpenOptions {
 /// Error(usage) for an unknown kind.
 std::string why_absent(const std::string& kind);
 
+/// Where the card of that kind is ("0000:01:00.0"); empty for "host" and for a card that isn't there.
+std::string pci_bus_id(const std::string& kind);
+
 /// "host", or "cuda:N" (later). Error(usage) for an unknown kind and for one that is not there, with the
 /// reason.
 std::unique_ptr<Device> open(const std::string& kind, const OpenOptions& options);

@@ -137,6 +137,7 @@ ModelSource open_model(const Config& config) {
 Machine find_machine(const Config::Device& device, const std::string& where) {
   Machine machine;
   choose_device(device, where, machine);
+  machine.pci_bus_id = gpu::pci_bus_id(machine.device_kind);
   machine.topology = discover_topology();
   machine.isa = choose_isa(device.isa);
   machine.isa_why = device.isa == "auto" ? "the widest that this CPU has" : "device.isa";

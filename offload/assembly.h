@@ -55,6 +55,7 @@ struct Machine {
   std::unique_ptr<HostMemory> host;
   std::string device_kind;  ///< "host"
   std::string device_why;   ///< why that one, where the config left it open
+  std::string pci_bus_id;   ///< where the device is; empty for the host
   HostLimits limits;        ///< what this process may still take of the host's memory
   size_t device_limit = 0;  ///< bytes of device memory that may be allocated
   /// On the host device, device memory is memory of the host.

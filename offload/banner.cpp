@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cpu_adam/host_memory.h"
+#include "cpu_adam/numa_memory.h"
 #include "offload/checkpoint.h"
 #include "offload/fit.h"
 #include "offload/progress.h"
@@ -22,6 +24,20 @@ std::string scopes(const ScopeBytes& bytes) {
   for (const auto& [scope, size] : sorted)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", scope, byte_text(size));
   return text;
+}
+
+/// The NUMA nodes, and on which of them memory lies.
+std::string numa_text(const Machine& machine) {
+  const size_t nodes = machine.topology.nodes.size();
+  std::string text = fmt::format("{} node{}", nodes, nodes == 1 ? "" : "s");
+  if (!machine.topology.hwloc_found) text = "hwloc finds nothing here: taken to be one node";
+  if (nodes > 1)
+    text += machine.workers->nodes() > 1 ? "; masters and moments lie with the threads that update them"
+                                         : "; threads aren't spread over them, memory lies where they run";
+  text += fmt::format("; huge pages: {}", huge_page_policy());
+  const LandingNode landing = landing_node(machine.pci_bus_id);
+  if (landing.node) return text + fmt::format("; slots on node {}, {}", *landing.node, landing.why);
+  return landing.why.empty() ? text : text + "; slots as masters: " + landing.why;
 }
 
 std::string schedule_text(const TrainSetup& setup) {
@@ -130,6 +146,7 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
               machine.device_kind + (machine.device_why.empty() ? "" : " (" + machine.device_why + ")"));
   text += row("cpu", fmt::format("{}; Adam {} ({})", machine.workers->describe(), name_of(machine.isa),
                                  machine.isa_why));
+  text += row("numa", numa_text(machine));
   text += row("model", model_text(model, table));
   text += row("dtype", fmt::format("{} weights, activations and gradients; {}{}", name_of(setup.dtype),
                                    states_text(setup.states), scale_text(setup)));

@@ -146,41 +146,28 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
-  const StateFormat format = parts_.setup.format(block);
-  format == StateFormat{} ? update_ranges(d, block, slot) : update_parameters(d, block, slot);
+  update_elements(d, block, slot);
   const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - begin;
   const std::lock_guard lock(mutex_);
   work_.seconds += busy.count();
   work_.parameters += slot.numel();
 }
 
-/// States in fp32: as few passes as there are changes of decay.
-void Optimizer::update_ranges(const Decision& d, BlockId block, Tensor slot) {
-  const BlockStates& states = parts_.states.block(block);
-  for (const DecayRange& range : parts_.table.decay_ranges(block)) {
-    const Tensor gradient = slot.flat(range.begin, range.count);
-    adam(parts_.workers, parts_.setup.isa,
-         {states_of(states, {}, range.begin, range.count), gradient, gradient}, decay_of(range.decay),
-         d.scalars, d.prediction);
-  }
-}
-
-/// Compact states: groups and random bits count from a parameter's element 0.
-void Optimizer::update_parameters(const Decision& d, BlockId block, Tensor slot) {
+void Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
   const BlockStates& states = parts_.states.block(block);
   const StateFormat format = parts_.setup.format(block);
-  for (const ParamSpec& spec : parts_.table.of_block(block)) {
-    if (spec.frozen) continue;
-    const Tensor gradient = slot.flat(spec.offset, spec.numel),
-                 upper = upper_of(states, spec.offset, spec.numel);
+  for (const AdamPass& pass : adam_passes(parts_.table, block, format)) {
+    const Tensor gradient = slot.flat(pass.first, pass.count),
+                 upper = upper_of(states, pass.first, pass.count);
     // Without a prediction the pass publishes the new upper itself, over the gradient.
-    const Tensor upper_out = d.prediction == 0 && !upper.empty() ? gradient : upper;
+    const bool publishes_upper = d.prediction == 0 && !upper.empty();
     adam(parts_.workers, parts_.setup.isa,
-         {states_of(states, format, spec.offset, spec.numel), gradient, gradient, upper, upper_out},
-         decay_of(spec.decay), d.scalars, d.prediction,
-         {{parts_.setup.seed, parts_.table.index(spec), static_cast<uint32_t>(d.updates)}, 0});
+         {states_of(states, format, pass.first, pass.count), gradient, gradient, upper,
+          publishes_upper ? gradient : upper},
+         decay_of(pass.decay), d.scalars, d.prediction,
+         {{parts_.setup.seed, pass.parameter, static_cast<uint32_t>(d.updates)}, 0});
+    if (publishes_upper) copy_plane(parts_.workers, upper, gradient);
   }
-  if (d.prediction == 0 && !states.upper.empty()) copy_plane(parts_.workers, states.upper, slot);
 }
 
 /// The scalars are known only once the decision is made, so the launch itself is work of the lane.

@@ -88,8 +88,7 @@ class Optimizer {
   void enqueue_host(BlockId block, int64_t step, const Fence& landed);
   void enqueue_device(BlockId block, int64_t step, const Fence& landed);
   void update_on_host(BlockId block, int64_t step, Tensor slot);
-  void update_ranges(const Decision& decision, BlockId block, Tensor slot);
-  void update_parameters(const Decision& decision, BlockId block, Tensor slot);
+  void update_elements(const Decision& decision, BlockId block, Tensor slot);
   void update_on_device(BlockId block, int64_t step, Tensor slot, const Fence& landed);
   [[nodiscard]] Decay decay_of(bool decays) const;
 

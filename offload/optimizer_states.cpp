@@ -1,11 +1,14 @@
 #include "offload/optimizer_states.h"
 
 #include "cpu_adam/host_reduce.h"
+#include "cpu_adam/numa_memory.h"
 #include "offload/memory_plan.h"
 
 namespace tandem {
 
 namespace {
+
+constexpr const char* kSlots = "slots";  // the scope, in either memory
 
 /// Cuts one allocation into blocks, front to back. Without memory all of its tensors are empty.
 class Cutter {
@@ -22,6 +25,33 @@ class Cutter {
   std::byte* next_;
   DType dtype_;
 };
+
+/// The passes over all blocks on the host, by elements of planes that hold these blocks one after the other.
+std::vector<AdamPass> host_passes(const TrainSetup& setup, const ParamTable& table) {
+  std::vector<AdamPass> all;
+  int64_t begin = 0;
+  for (BlockId id = 0; id < table.block_count(); ++id) {
+    if (setup.placement.at(static_cast<size_t>(id)) != Placement::host) continue;
+    for (AdamPass pass : adam_passes(table, id, setup.states)) {
+      pass.first += begin;
+      all.push_back(pass);
+    }
+    begin += table.block(id).trained;
+  }
+  return all;
+}
+
+size_t bytes_of(const PlaneShape& shape, int64_t n) {
+  return shape.bytes * static_cast<size_t>((n + shape.elements - 1) / shape.elements);
+}
+
+/// The passes in bytes of a plane of such a shape.
+std::vector<StaticRange> ranges_in(const PlaneShape& shape, const std::vector<AdamPass>& passes) {
+  std::vector<StaticRange> ranges;
+  for (const AdamPass& pass : passes)
+    ranges.push_back({bytes_of(shape, pass.first), bytes_of(shape, pass.count), bytes_of(shape, kAdamGrain)});
+  return ranges;
+}
 
 /// The plane's bytes of elements [first, first + n) of its block.
 std::span<std::byte> part(const Tensor& plane, StateFormat format, StatePlane kind, int64_t first,
@@ -82,51 +112,69 @@ Tensor upper_of(const BlockStates& block, int64_t first, int64_t n) {
   return block.upper.empty() ? Tensor{} : block.upper.flat(first, n);
 }
 
+std::vector<AdamPass> adam_passes(const ParamTable& table, BlockId block, StateFormat format) {
+  std::vector<AdamPass> passes;
+  if (format == StateFormat{}) {
+    for (const DecayRange& range : table.decay_ranges(block))
+      passes.push_back({range.begin, range.count, range.decay});
+    return passes;
+  }
+  for (const ParamSpec& spec : table.of_block(block))
+    if (!spec.frozen) passes.push_back({spec.offset, spec.numel, spec.decay, table.index(spec)});
+  return passes;
+}
+
 OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device,
                                  HostMemory& host)
     : blocks_(static_cast<size_t>(table.block_count())), slots_(static_cast<size_t>(table.block_count())) {
   const PlaneBytes planes = plane_elements(setup, table);
-  const auto keep = [&](Buffer buffer) { return buffers_.emplace_back(std::move(buffer)).raw(); };
-  const auto memory = [&](Placement where, int64_t elements, DType dtype, const char* host_scope,
-                          const char* device_scope) -> void* {
-    const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
+  const std::vector<AdamPass> passes = host_passes(setup, table);
+  const std::optional<int> landing = landing_node(device.info().pci_bus_id).node;
+  cut(setup, table, Placement::host, [&](const PlaneShape& shape, const char* scope) -> void* {
+    const size_t bytes = bytes_of(shape, planes.host_elements);
     if (bytes == 0) return nullptr;
-    return keep(where == Placement::host ? host.allocate(bytes, host_scope)
-                                         : device.allocate(bytes, device_scope));
+    const bool slot = std::string_view(scope) == kSlots;
+    const Buffer& buffer = buffers_.emplace_back(
+        host.allocate_for(bytes, scope, {ranges_in(shape, passes), slot ? landing : std::nullopt}));
+    if (slot) pins_.push_back(device.pin({static_cast<std::byte*>(buffer.raw()), bytes}));
+    return buffer.raw();
+  });
+  cut(setup, table, Placement::device, [&](const PlaneShape& shape, const char* scope) -> void* {
+    const size_t bytes = bytes_of(shape, planes.device_elements);
+    if (bytes == 0) return nullptr;
+    const bool slot = std::string_view(scope) == kSlots;
+    return buffers_.emplace_back(device.allocate(bytes, slot ? kSlots : "optimizer")).raw();
+  });
+}
+
+void OptimizerStates::cut(const TrainSetup& setup, const ParamTable& table, Placement where,
+                          const Allocator& allocate) {
+  const StateFormat format = where == Placement::host ? setup.states : StateFormat{};
+  const auto plane = [&](const PlaneShape& shape, DType dtype, const char* scope) {
+    return Cutter(allocate(shape, scope), dtype);
   };
-  for (const Placement where : {Placement::host, Placement::device}) {
-    const int64_t elements = where == Placement::host ? planes.host_elements : planes.device_elements;
-    const StateFormat format = where == Placement::host ? setup.states : StateFormat{};
-    const int64_t groups = format.moments == MomentFormat::int8 ? elements / kStateGroup : 0;
-    const int64_t beside = row_of(format.master).beside_weights ? elements : 0;
-    const auto cutter = [&](int64_t count, DType dtype, const char* scope) {
-      return Cutter(memory(where, count, dtype, scope, "optimizer"), dtype);
-    };
-    Cutter master = cutter(elements, master_dtype(format.master), "master");
-    Cutter upper = cutter(beside, DType::bf16, "master");
-    Cutter exp_avg = cutter(elements, moment_dtype(format.moments), "exp_avg");
-    Cutter exp_avg_sq = cutter(elements, moment_dtype(format.moments), "exp_avg_sq");
-    Cutter scale = cutter(groups, DType::bf16, "exp_avg"),
-           scale_sq = cutter(groups, DType::bf16, "exp_avg_sq");
-    std::vector<Cutter> slots;
-    for (int i = 0; i < setup.slots(); ++i) {
-      void* slot = memory(where, elements, setup.dtype, "slots", "slots");
-      if (where == Placement::host && slot != nullptr)
-        pins_.push_back(device.pin({static_cast<std::byte*>(slot), buffers_.back().bytes()}));
-      slots.emplace_back(slot, setup.dtype);
-    }
-    for (BlockId id = 0; id < table.block_count(); ++id) {
-      const auto i = static_cast<size_t>(id);
-      if (setup.placement.at(i) != where) continue;
-      const int64_t numel = table.block(id).trained;
-      blocks_[i] = {master.cut(numel),
-                    upper.cut(numel),
-                    exp_avg.cut(numel),
-                    exp_avg_sq.cut(numel),
-                    scale.cut(numel / kStateGroup),
-                    scale_sq.cut(numel / kStateGroup)};
-      for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
-    }
+  const PlaneShape moment = shape_of(format, StatePlane::moment1),
+                   scales = shape_of(format, StatePlane::scale1);
+  Cutter master = plane(shape_of(format, StatePlane::master), master_dtype(format.master), "master");
+  Cutter upper = plane({bytes_beside(format), 1}, DType::bf16, "master");
+  Cutter exp_avg = plane(moment, moment_dtype(format.moments), "exp_avg");
+  Cutter exp_avg_sq = plane(moment, moment_dtype(format.moments), "exp_avg_sq");
+  Cutter scale = plane(scales, DType::bf16, "exp_avg");
+  Cutter scale_sq = plane(scales, DType::bf16, "exp_avg_sq");
+  std::vector<Cutter> slots;
+  for (int i = 0; i < setup.slots(); ++i)
+    slots.push_back(plane({size_of(setup.dtype), 1}, setup.dtype, kSlots));
+  for (BlockId id = 0; id < table.block_count(); ++id) {
+    const auto i = static_cast<size_t>(id);
+    if (setup.placement.at(i) != where) continue;
+    const int64_t numel = table.block(id).trained;
+    blocks_[i] = {master.cut(numel),
+                  upper.cut(numel),
+                  exp_avg.cut(numel),
+                  exp_avg_sq.cut(numel),
+                  scale.cut(numel / kStateGroup),
+                  scale_sq.cut(numel / kStateGroup)};
+    for (Cutter& slot : slots) slots_[i].push_back(slot.cut(numel));
   }
 }
 

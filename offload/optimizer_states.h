@@ -1,5 +1,6 @@
 #pragma once
 // Masters and moments of every block, and the slots, where the placement says.
+#include <functional>
 #include <vector>
 
 #include "core/device/device.h"
@@ -32,16 +33,31 @@ AdamStates states_of(const BlockStates& block, StateFormat format, int64_t first
 /// The bf16 weights beside those masters; empty where the block has none.
 Tensor upper_of(const BlockStates& block, int64_t first, int64_t n);
 
+/// One call of adam() in the update of a block.
+struct AdamPass {
+  int64_t first = 0, count = 0;  ///< of the block's trained elements
+  bool decay = false;
+  uint32_t parameter = 0;  ///< which of the table's, where the pass is one parameter; else the first one
+};
+/// The calls that update a block on the host, in their order. States in fp32: as few as there are changes of
+/// decay; compact ones: one for each parameter, from whose element 0 groups and random bits count.
+std::vector<AdamPass> adam_passes(const ParamTable& table, BlockId block, StateFormat format);
+
 class OptimizerStates {
  public:
   /// Allocates what plan_memory() says under "master", "exp_avg", "exp_avg_sq", "slots" (host) and
-  /// "optimizer", "slots" (device). Moments on the host start at zero.
+  /// "optimizer", "slots" (device). Moments on the host start at zero. Host memory is asked for with its use:
+  /// the ranges of adam_passes(), so that a page is where the thread is that updates it; and for the slots
+  /// the landing_node() of the device.
   OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host);
   [[nodiscard]] const BlockStates& block(BlockId id) const { return blocks_.at(static_cast<size_t>(id)); }
   /// slots()[block]: memory of its slots, each [trained elements] of the training dtype.
   [[nodiscard]] const std::vector<std::vector<Tensor>>& slots() const { return slots_; }
 
  private:
+  /// Memory of either kind for one plane of all its blocks, under a scope; null where it has no bytes.
+  using Allocator = std::function<void*(const PlaneShape& shape, const char* scope)>;
+  void cut(const TrainSetup& setup, const ParamTable& table, Placement where, const Allocator& allocate);
   std::vector<Buffer> buffers_;
   std::vector<Pin> pins_;
   std::vector<BlockStates> blocks_;

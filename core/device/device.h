@@ -106,6 +106,7 @@ struct DeviceInfo {
   std::string kind;  ///< "host", "cuda"
   size_t memory_bytes = 0;
   size_t free_bytes = 0;
+  std::string pci_bus_id = {};  ///< "0000:01:00.0"; empty for what is no card
 };
 
 /// One number that lands in host memory: f64 [1], pinned, written by a copy.

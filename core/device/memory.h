@@ -3,8 +3,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/tensor.h"
 
@@ -55,6 +57,18 @@ class Buffer {
   std::unique_ptr<Allocation> allocation_;
 };
 
+/// A call of Workers::ranges to come over so many bytes of a buffer, cut at multiples of grain, from byte
+/// `begin` of the buffer on.
+struct StaticRange {
+  size_t begin = 0, bytes = 0, grain = 1;
+};
+
+/// Who will work on a buffer, so that its pages can be put where that thread is.
+struct BufferUse {
+  std::vector<StaticRange> ranges;  ///< disjoint; bytes in none of them are for nobody in particular
+  std::optional<int> node;          ///< the NUMA node (os index) that they belong on whoever works on them
+};
+
 /// Host memory in exact sizes, page-aligned, zero-filled, placed by its implementation (NUMA slabs).
 /// Throws Error(does_not_fit) when the system refuses.
 class HostMemory {
@@ -64,6 +78,10 @@ class HostMemory {
   HostMemory& operator=(const HostMemory&) = delete;
   virtual ~HostMemory() = default;
   [[nodiscard]] virtual Buffer allocate(size_t bytes, std::string_view scope) = 0;
+  /// The same, placed for that use by an implementation that can place memory.
+  [[nodiscard]] virtual Buffer allocate_for(size_t bytes, std::string_view scope, const BufferUse& /*use*/) {
+    return allocate(bytes, scope);
+  }
   [[nodiscard]] virtual const MemoryCounters& counters() const = 0;
 };
 

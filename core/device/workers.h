@@ -18,6 +18,8 @@ class Workers {
 
   /// Number of threads that may run at once, the caller's included.
   [[nodiscard]] virtual int count() const = 0;
+  /// NUMA nodes that the threads are bound to, successive threads to one node; 1 where they aren't bound.
+  [[nodiscard]] virtual int nodes() const { return 1; }
   /// One line for the banner: threads, pool, NUMA map, and why.
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Runs task(i) for every i in [0, tasks), each exactly once, and returns when all are done. Which thread

@@ -7,6 +7,8 @@
 #include "core/base/cpu_features.h"
 #include "core/device/host_limits.h"
 #include "core/io/json.h"
+#include "cpu_adam/host_memory.h"
+#include "cpu_adam/numa_memory.h"
 #include "cpu_adam/topology.h"
 #include "gpu/cuda_probe.h"
 #include "offload/cli/command.h"
@@ -43,7 +45,9 @@ std::vector<DeviceRow> cuda_rows() {
   if (probe.cards.empty()) return {{"cuda", "cuda", false, probe.why, {}, {}, driver}};
   std::vector<DeviceRow> rows;
   for (const gpu::CudaCard& card : probe.cards) {
-    const std::string what = fmt::format("{} at {}", card.name, card.pci_bus_id);
+    const LandingNode landing = landing_node(card.pci_bus_id);
+    const std::string node = landing.node ? fmt::format("on NUMA node {}", *landing.node) : landing.why;
+    const std::string what = fmt::format("{} at {}, {}", card.name, card.pci_bus_id, node);
     rows.push_back({fmt::format("cuda:{}", rows.size()), "cuda", probe.why.empty(),
                     probe.why.empty() ? what : fmt::format("{}: {}", what, probe.why), card.memory_bytes,
                     card.compute_capability, driver});
@@ -125,7 +129,9 @@ void print(const Findings& found) {
   fmt::print("  {:<16}{}\n", "isa", isas);
   fmt::print("  {:<16}{} physical; {} cpus allowed; NUMA nodes with such cpus: {}\n", "cores",
              topology.physical_cores, topology.allowed_cpus.size(), topology.nodes.size());
-  fmt::print("  {:<16}{}\n", "threads", topology.reason);
+  fmt::print("  {:<16}{}: {}\n", "threads", topology.threads, topology.reason);
+  fmt::print("  {:<16}{}\n", "numa", node_map(topology, topology.threads));
+  fmt::print("  {:<16}{}\n", "huge pages", huge_page_policy());
   fmt::print("limits\n");
   fmt::print("  {:<16}{}\n", "control group", size_text(found.limits.cgroup_bytes, "none"));
   fmt::print("  {:<16}{}\n", "available", size_text(found.limits.available_bytes, "unknown"));

@@ -1,5 +1,6 @@
 // The start banner and --dry-run: what a run says before it begins.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <filesystem>
 
@@ -67,11 +68,35 @@ TEST(ConfigBanner, NamesTheNodesAndWhatDecidedTheThreads) {
   const std::string config = runs.config("run", {{"device.threads", "0"}});
   const Ran ran =
       run_tandem({"train", config, "--dry-run"}, [] { setenv("HWLOC_SYNTHETIC", "node:2 core:2 pu:1", 1); });
-  expect_says(ran, {"4 threads", "4 of 4 physical cores"});
+  expect_says(ran, {"4 threads", "4 of 4 physical cores", "numa       2 nodes; "});
   // AddressSanitizer keeps oneTBB from loading the library that binds threads to nodes.
   if (!kAddressSanitizer) {
-    expect_says(ran, {"2 on node 0, 2 on node 1"});
+    expect_says(ran,
+                {"2 on node 0, 2 on node 1", "masters and moments lie with the threads that update them"});
   }
+}
+
+TEST(ConfigBanner, SaysThatHwlocFindsNothing) {
+  const TinyRuns runs;
+  const Ran ran = run_tandem({"train", runs.config("run", {}), "--dry-run"}, [] {
+    setenv("HWLOC_COMPONENTS", "xml,stop", 1);
+    setenv("HWLOC_XMLFILE", "/nonexistent.xml", 1);
+  });
+  expect_says(ran, {"numa       hwloc finds nothing here: taken to be one node; huge pages: "});
+}
+
+/// As taskset does it.
+TEST(ConfigBanner, ThreadsFollowTheAffinityMask) {
+  const TinyRuns runs;
+  const Ran ran = run_tandem({"train", runs.config("run", {{"device.threads", "0"}}), "--dry-run"}, [] {
+    cpu_set_t mask, one;
+    sched_getaffinity(0, sizeof mask, &mask);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+      if (CPU_ISSET(cpu, &mask)) CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+  });
+  expect_says(ran, {"cpu        1 threads", " (1 cpus)"});
 }
 
 TEST(ConfigBanner, DryRunsAsJsonAndQuietly) {

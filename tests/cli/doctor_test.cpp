@@ -88,6 +88,35 @@ TEST(ConfigDoctor, CountsTheNodesOfASyntheticMachine) {
   EXPECT_EQ(cpu.at("physical_cores").as_i64(), 6);
 }
 
+/// What doctor tells people after such a prelude, without hwloc's own complaints.
+void expect_tells(const std::vector<std::string>& parts, const std::function<void()>& prelude) {
+  const Ran ran = run_tandem({"doctor"}, prelude);
+  EXPECT_EQ(ran.status, 0);
+  for (const std::string& part : parts) EXPECT_NE(ran.out.find(part), std::string::npos) << part << ran.out;
+}
+
+TEST(ConfigDoctor, MapsThreadsToNodes) {
+  expect_tells({"threads         4: 4 of 4 physical cores allowed (8 cpus)\n",
+                "numa            node 0: 2 of 4 threads, 2 cores; node 1: 2 of 4 threads, 2 cores\n"},
+               [] { setenv("HWLOC_SYNTHETIC", "node:2 core:2 pu:2", 1); });
+  expect_tells({"node 0: 3 of 12 threads", "node 1: 3 of 12", "node 2: 3 of 12", "node 3: 3 of 12"},
+               [] { setenv("HWLOC_SYNTHETIC", "node:4 core:3 pu:1", 1); });
+}
+
+TEST(ConfigDoctor, SaysThatHwlocFindsNothing) {
+  expect_tells({"numa            hwloc finds nothing here: taken to be one node\n"}, [] {
+    setenv("HWLOC_COMPONENTS", "xml,stop", 1);
+    setenv("HWLOC_XMLFILE", "/nonexistent.xml", 1);
+  });
+}
+
+TEST(ConfigDoctor, NamesAnOmpNumThreadsThatItDoesntObey) {
+  expect_tells({"threads         4: ", "; OMP_NUM_THREADS=1 is not obeyed\n"}, [] {
+    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("HWLOC_SYNTHETIC", "node:2 core:2 pu:1", 1);
+  });
+}
+
 /// The flags that the kernel lists for the first processor; none on an architecture that has no such line.
 Names kernel_flags() {
   std::ifstream in("/proc/cpuinfo");

@@ -4,7 +4,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "adam_cases.h"
+#include "core/base/error.h"
+#include "fake_machine.h"
 
 namespace tandem {
 namespace {
@@ -34,6 +39,82 @@ TEST(MemoryHost, IsResidentWhenAllocateReturns) {
     std::vector<unsigned char> resident((bytes + page - 1) / page);
     ASSERT_EQ(mincore(buffer.raw(), bytes, resident.data()), 0);
     for (const unsigned char flags : resident) EXPECT_EQ(flags & 1, 1);
+  }
+}
+
+TEST(MemoryHost, IsResidentWhateverItsUseLeavesOut) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto workers = make_workers(PoolKind::plain, 3);
+  const auto memory = make_host_memory(*workers, HugePages::never);
+  const size_t bytes = 50 * page + 10;
+  const std::vector<StaticRange> ranges{{3 * page + 64, 10 * page, page}, {20 * page, 100, 1024}};
+  const Buffer buffer = memory->allocate_for(bytes, "masters", {ranges, {}});
+  std::vector<unsigned char> resident(bytes / page + 1);
+  ASSERT_EQ(mincore(buffer.raw(), bytes, resident.data()), 0);
+  for (const unsigned char flags : resident) EXPECT_EQ(flags & 1, 1);
+  EXPECT_THROW((void)memory->allocate_for(page, "masters", {{{0, page + 1, 64}}, {}}), InternalError);
+}
+
+/// The flags of the mapping that an address is in ("rd wr hg ..."), from /proc/self/smaps.
+std::string mapping_flags(const void* address) {
+  std::ifstream in("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    unsigned long begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
+      inside = begin <= reinterpret_cast<uintptr_t>(address) && reinterpret_cast<uintptr_t>(address) < end;
+    if (inside && line.starts_with("VmFlags:")) return line;
+  }
+  return {};
+}
+
+/// Serial workers that claim to be on several nodes.
+class OnNodes : public Workers {
+ public:
+  explicit OnNodes(int nodes) : nodes_(nodes) {}
+  [[nodiscard]] int count() const override { return 1; }
+  [[nodiscard]] int nodes() const override { return nodes_; }
+  [[nodiscard]] std::string describe() const override { return "serial"; }
+  void run(int64_t tasks, const std::function<void(int64_t)>& task) override {
+    for (int64_t i = 0; i < tasks; ++i) task(i);
+  }
+
+ private:
+  const int nodes_;
+};
+
+TEST(MemoryHost, AsksForHugePagesWhereNodesLeaveThemWhole) {
+  if (huge_page_policy() == "unknown") GTEST_SKIP() << "a kernel without transparent huge pages";
+  const auto asked = [](int nodes, size_t ranges, std::optional<int> node) {
+    OnNodes workers(nodes);
+    const auto memory = make_host_memory(workers);
+    const size_t bytes = size_t{8} << 20;
+    BufferUse use{{}, node};
+    for (size_t i = 0; i < ranges; ++i) use.ranges.push_back({i * (bytes / ranges), bytes / ranges, 65536});
+    const Buffer buffer = memory->allocate_for(bytes, "masters", use);
+    return mapping_flags(static_cast<std::byte*>(buffer.raw()) + bytes / 2).find(" hg") != std::string::npos;
+  };
+  EXPECT_TRUE(asked(1, 8, {}));
+  EXPECT_FALSE(asked(2, 8, {}));
+  EXPECT_TRUE(asked(2, 8, discover_topology().nodes.front().os_index));  // all on one node
+}
+
+TEST(MemoryHost, HugePagesPayWhereATwentiethAtMostGoesAstray) {
+  constexpr size_t kMiB = size_t{1} << 20;  // half a huge page at each border
+  EXPECT_TRUE(huge_pages_pay(1, 1000, 1));
+  EXPECT_TRUE(huge_pages_pay(80 * kMiB, 2, 2));
+  EXPECT_FALSE(huge_pages_pay(80 * kMiB - 1, 2, 2));
+  EXPECT_TRUE(huge_pages_pay(20 * 3 * 4 * kMiB, 3, 4));
+  EXPECT_FALSE(huge_pages_pay(20 * 3 * 4 * kMiB - 20, 3, 4));
+}
+
+TEST(MemoryHost, ReadsTheSystemsPolicyOfHugePages) {
+  const FakeFiles sysfs;
+  EXPECT_EQ(huge_page_policy(sysfs.path()), "unknown");
+  for (const auto& [text, policy] : std::vector<std::pair<std::string, std::string>>{
+           {"[always] madvise never\n", "always"}, {"always madvise [never]\n", "never"}, {"?", "unknown"}}) {
+    sysfs.write("kernel/mm/transparent_hugepage/enabled", text);
+    EXPECT_EQ(huge_page_policy(sysfs.path()), policy);
   }
 }
 

@@ -2,55 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include "fake_machine.h"
 
 namespace tandem {
 namespace {
-
-class WithEnvironment {
- public:
-  WithEnvironment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~WithEnvironment() { unsetenv(name_); }
-  WithEnvironment(const WithEnvironment&) = delete;
-  WithEnvironment& operator=(const WithEnvironment&) = delete;
-
- private:
-  const char* name_;
-};
-
-/// A cgroup tree in a folder of its own.
-class FakeCgroups {
- public:
-  FakeCgroups()
-      : root_(std::filesystem::path(testing::TempDir()) /
-              ("cgroups_" + std::to_string(getpid()) + "_" +
-               testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(root_);
-  }
-  ~FakeCgroups() { std::filesystem::remove_all(root_); }
-  FakeCgroups(const FakeCgroups&) = delete;
-  FakeCgroups& operator=(const FakeCgroups&) = delete;
-  void write(const std::string& file, const std::string& text) const {
-    std::filesystem::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-  [[nodiscard]] std::string path(const std::string& file = "") const {
-    return file.empty() ? root_.string() : (root_ / file).string();
-  }
-  /// Reads nothing of the real machine's limits.
-  [[nodiscard]] TopologySources sources() const {
-    TopologySources sources;
-    sources.cgroup_root = path();
-    sources.process_cgroups = path("self");
-    return sources;
-  }
-  [[nodiscard]] CpuQuota quota() const { return read_cpu_quota(path(), path("self")); }
-
- private:
-  std::filesystem::path root_;
-};
 
 TEST(ConfigThreads, CountPhysicalCoresNotHyperthreads) {
   const WithEnvironment synthetic("HWLOC_SYNTHETIC", "numa:1 core:4 pu:2");
@@ -92,6 +47,62 @@ TEST(ConfigThreads, KnowSeveralNodes) {
     EXPECT_EQ(found.nodes[static_cast<size_t>(i)].cores, 3);
   }
   EXPECT_EQ(found.threads, 12);
+}
+
+TEST(ConfigThreads, OfUnevenNodesFollowTheirCores) {
+  const FakeCgroups none;
+  const FakeMachine machine({{0, {0, 1, 2, 3, 4, 5}}, {1, {6}}, {2, {7, 8}}});
+  const Topology found = discover_topology(none.sources());
+  ASSERT_EQ(found.nodes.size(), 3u);
+  EXPECT_EQ(found.threads, 9);
+  EXPECT_EQ(threads_per_node(found, 9), (std::vector<int>{6, 1, 2}));
+  EXPECT_EQ(
+      node_map(found, 9),
+      "node 0: 6 of 9 threads, 6 cores; node 1: 1 of 9 threads, 1 cores; node 2: 2 of 9 threads, 2 cores");
+}
+
+/// Memory beside the processors (CXL, a card's) is near to all of them for hwloc, here with the lowest index.
+TEST(ConfigThreads, NodesOfMemoryAloneGetNone) {
+  const FakeCgroups none;
+  const FakeMachine machine({{0, {}}, {1, {0, 1, 2, 3}}, {2, {4, 5}}, {3, {}}});
+  const Topology found = discover_topology(none.sources());
+  ASSERT_EQ(found.nodes.size(), 2u);
+  EXPECT_EQ(found.nodes[0].os_index, 1);
+  EXPECT_EQ(found.nodes[0].cores, 4);
+  EXPECT_EQ(found.nodes[1].os_index, 2);
+  EXPECT_EQ(found.nodes[1].cores, 2);
+}
+
+TEST(ConfigThreads, OfTwoKindsOfMemoryTheFirstIsTheirNode) {
+  const FakeCgroups none;
+  const WithEnvironment synthetic("HWLOC_SYNTHETIC", "pack:2 [numa] [numa(memory=1GB)] core:2 pu:1");
+  const Topology found = discover_topology(none.sources());
+  ASSERT_EQ(found.nodes.size(), 2u);
+  EXPECT_EQ(found.nodes[0].os_index, 0);
+  EXPECT_EQ(found.nodes[1].os_index, 2);
+  EXPECT_EQ(found.threads, 4);
+}
+
+TEST(ConfigThreads, LeaveOutCpusThatAreOffline) {
+  const FakeCgroups none;
+  const FakeMachine machine({{0, {0, 1}, {2, 3}}, {1, {4, 5, 6}, {7}}});
+  const Topology found = discover_topology(none.sources());
+  EXPECT_EQ(found.allowed_cpus, (std::vector<int>{0, 1, 4, 5, 6}));
+  EXPECT_EQ(found.threads, 5);
+  EXPECT_EQ(threads_per_node(found, found.threads), (std::vector<int>{2, 3}));
+}
+
+TEST(ConfigThreads, ObeyMaskAndQuotaTogether) {
+  const FakeMachine machine({{0, {0, 1, 2, 3}}, {1, {4, 5, 6, 7}}});
+  const FakeCgroups cgroups;
+  cgroups.write("self", "0::/job\n");
+  cgroups.write("job/cpu.max", "300000 100000\n");
+  TopologySources sources = cgroups.sources();
+  sources.affinity = {2, 3, 4, 5, 6, 7};
+  const Topology found = discover_topology(sources);
+  EXPECT_EQ(found.allowed_cores, 6);
+  EXPECT_EQ(found.threads, 3);
+  EXPECT_EQ(threads_per_node(found, found.threads), (std::vector<int>{1, 2}));
 }
 
 TEST(ConfigThreads, AreSharedOutByCores) {
@@ -183,6 +194,7 @@ TEST(ConfigThreads, WithoutHwlocEveryCpuIsACore) {
   ASSERT_EQ(found.nodes.size(), 1u);
   EXPECT_EQ(found.nodes[0].cores, 3);
   EXPECT_EQ(found.reason, "hwloc finds nothing here, so each of the 3 allowed cpus counts as a core");
+  EXPECT_EQ(node_map(found, 3), "hwloc finds nothing here: taken to be one node");
 }
 
 TEST(ConfigThreads, OfThisMachineAreAtLeastOneAndAtMostItsCpus) {

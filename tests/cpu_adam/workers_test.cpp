@@ -138,6 +138,7 @@ int exit_code_of_synthetic_nodes() {
   if (workers->count() != 4) return 2;
   // Where oneTBB sees the nodes there is an arena for each.
   if (workers->describe().find("2 on node 0, 2 on node 1") == std::string::npos) return 3;
+  if (workers->nodes() != 2) return 4;
   return 0;
 }
 
@@ -162,6 +163,7 @@ TEST(ConfigWorkers, DescribeSaysThreadsPoolAndWhy) {
   topology.reason = "4 of 8 physical cores allowed";
   EXPECT_EQ(make_workers(PoolKind::plain, 0, topology)->describe(),
             "4 threads, plain pool: 4 of 8 physical cores allowed");
+  EXPECT_EQ(make_workers(PoolKind::plain, 0, topology)->nodes(), 1);
   EXPECT_EQ(make_workers(PoolKind::plain, 6, topology)->describe(),
             "6 threads, plain pool: asked for, 4 allowed; 4 of 8 physical cores allowed");
   EXPECT_EQ(make_workers(PoolKind::plain, 2, topology)->describe(),

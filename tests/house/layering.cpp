@@ -39,6 +39,8 @@ const std::vector<Library> kLibraries = {
     {"MPI", {"mpi"}, {"gpu/comm/"}},
     {"BLAS", {"cblas", "openblas"}, {"gpu/host/"}},
     {"CLI11", {"CLI/"}, {"offload/cli/"}},
+    // Compute threads are the workers' alone; devices have one for each stream.
+    {"threads", {"thread", "future", "execution", "pthread"}, {"cpu_adam/", "gpu/"}},
     {"GoogleTest", {"gtest/", "gmock/"}, {}},
 };
 

@@ -80,6 +80,10 @@ TEST(HouseLayering, FindsPlantedLibraries) {
                            {"gpu/host/x.cpp", "#include <cblas.h>", nullptr},
                            {"cpu_adam/x.cpp", "#include <cblas.h>", "BLAS"},
                            {"offload/x.h", "#include <CLI/CLI.hpp>", "CLI11"},
+                           {"core/x.cpp", "#include <thread>", "threads"},
+                           {"offload/x.cpp", "#include <future>", "threads"},
+                           {"offload/x.cpp", "#include <mutex>", nullptr},
+                           {"gpu/host/x.h", "#include <thread>", nullptr},
                            {"core/x.h", "#include <gtest/gtest.h>", "GoogleTest"},
                            {"core/x.h", "#include <nlohmann/json.hpp>", "in a header"}});
 }

@@ -42,7 +42,13 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   /// Sees every kernel, before it is enqueued.
   std::function<void(const gpu::Kernel&)> watch;
 
-  [[nodiscard]] DeviceInfo info() const override { return inner_.info(); }
+  /// Where it says that it is, as a card would.
+  std::string pci_bus_id;
+  [[nodiscard]] DeviceInfo info() const override {
+    DeviceInfo info = inner_.info();
+    info.pci_bus_id = pci_bus_id;
+    return info;
+  }
   [[nodiscard]] Buffer allocate(size_t bytes, std::string_view scope) override {
     return inner_.allocate(bytes, scope);
   }
