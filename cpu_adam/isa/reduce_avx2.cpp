@@ -13,15 +13,37 @@ struct Avx2 {
   static constexpr int64_t kLanes = 8;
   struct Squares {
     __m256d sums[4] = {};
-    template <class T>
-    void add(const T* x) {
-      for (int i = 0; i < 4; ++i) {
-        const __m256d four = doubles(x + 4 * i);
-        sums[i] = _mm256_fmadd_pd(four, four, sums[i]);
-      }
+    void add(const float* x) {
+      for (int i = 0; i < 4; ++i) add(sums[i], _mm_loadu_ps(x + 4 * i));
     }
-    void store(double* lanes) const {
+    void add(const f16* x) {
+      for (int i = 0; i < 4; ++i)
+        add(sums[i], _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x + 4 * i))));
+    }
+    /// Words of two elements: the even ones go to the first two sums, the odd ones to the others. Widened one
+    /// by one, in order, they took a third longer.
+    void add(const bf16* x) {
+      const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+      const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+      const __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
+      add(sums[0], _mm256_castps256_ps128(even));
+      add(sums[1], _mm256_extractf128_ps(even, 1));
+      add(sums[2], _mm256_castps256_ps128(odd));
+      add(sums[3], _mm256_extractf128_ps(odd, 1));
+    }
+    void store(double* lanes, const void*) const {
       for (int i = 0; i < 4; ++i) _mm256_storeu_pd(lanes + 4 * i, sums[i]);
+    }
+    void store(double* lanes, const bf16*) const {
+      double split[kReduceLanes];
+      store(split, static_cast<const void*>(nullptr));
+      for (int i = 0; i < kReduceLanes; ++i) lanes[i] = split[i / 2 + i % 2 * 8];
+    }
+
+   private:
+    static void add(__m256d& sum, __m128 x) {
+      const __m256d wide = _mm256_cvtps_pd(x);
+      sum = _mm256_fmadd_pd(wide, wide, sum);
     }
   };
   template <class T>
@@ -33,12 +55,6 @@ struct Avx2 {
   static void store_weight(f16* to, __m256 x) { keep(to, rounded_f16(x)); }
 
  private:
-  static __m256d doubles(const float* x) { return _mm256_cvtps_pd(_mm_loadu_ps(x)); }
-  static __m256d doubles(const bf16* x) {
-    return _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(four_halves(x)), 16)));
-  }
-  static __m256d doubles(const f16* x) { return _mm256_cvtps_pd(_mm_cvtph_ps(four_halves(x))); }
-  static __m128i four_halves(const void* x) { return _mm_loadl_epi64(static_cast<const __m128i*>(x)); }
   static void keep(void* to, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(to), x); }
 };
 

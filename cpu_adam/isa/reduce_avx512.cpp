@@ -21,7 +21,7 @@ struct Avx512 {
         sums[i] = _mm512_fmadd_pd(eight, eight, sums[i]);
       }
     }
-    void store(double* lanes) const {
+    void store(double* lanes, const void*) const {
       for (int i = 0; i < 2; ++i) _mm512_storeu_pd(lanes + 8 * i, sums[i]);
     }
   };

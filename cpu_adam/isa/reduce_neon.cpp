@@ -22,7 +22,7 @@ struct Neon {
         sums[2 * i + 1] = vfmaq_f64(sums[2 * i + 1], high, high);
       }
     }
-    void store(double* lanes) const {
+    void store(double* lanes, const void*) const {
       for (int i = 0; i < 8; ++i) vst1q_f64(lanes + 2 * i, sums[i]);
     }
   };

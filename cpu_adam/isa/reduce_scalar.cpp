@@ -15,7 +15,7 @@ struct Scalar {
         sums[lane] += value * value;
       }
     }
-    void store(double* lanes) const {
+    void store(double* lanes, const void*) const {
       for (int lane = 0; lane < kReduceLanes; ++lane) lanes[lane] = sums[lane];
     }
   };

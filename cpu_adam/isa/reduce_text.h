@@ -1,8 +1,9 @@
 #pragma once
 // The one text of the kernels of host_reduce. Simd is an instruction set: Simd::Squares, sixteen sums in
-// double (add(const T* x): the squares of 16 elements, rounded once each; store(double* lanes)), and
-// load(const T*) and store_weight(T*, floats) of kLanes floats. Its class lives in an unnamed namespace of
-// its own file, so that all that is made of it has internal linkage (see adam_text.h).
+// double (add(const T* x): the squares of 16 elements; store(double* lanes, const T*), the sums of what was
+// added of that type, in order; a fused product is the same as a square, which is exact), and load(const T*)
+// and store_weight(T*, floats) of kLanes floats. Its class lives in an unnamed namespace of its own file, so
+// that all that is made of it has internal linkage (see adam_text.h).
 #include "core/math/reduce_tree.h"
 #include "cpu_adam/isa/reduce_kernels.h"
 
@@ -20,7 +21,7 @@ double reduce_leaf(const void* plane, int64_t n) {
     squares.add(last);
   }
   double lanes[kReduceLanes];
-  squares.store(lanes);
+  squares.store(lanes, x);
   return reduce_lanes(lanes);
 }
 
