@@ -151,6 +151,28 @@ TEST(IdentityReduce, RoundsWeightsElementByElement) {
   }
 }
 
+TEST(IdentityReduce, RoundsWeightsHalfwayBetweenAnyTwo16BitValuesAndBesideThat) {
+  const auto workers = make_workers(PoolKind::plain, 1);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Elements source(DType::f32, 3 * 65536), wanted(dtype, source.n), got = wanted;
+    for (uint32_t i = 0; i < 65536; ++i) {
+      // Where exponents are equal, halfway is half a step of the mantissa on: of bf16 16 bits, of f16 13.
+      const auto half = static_cast<uint16_t>(i);
+      const uint32_t halfway =
+          dtype == DType::bf16 ? i << 16 | 0x8000u : float_bits(to_float(f16{half})) + 0x1000u;
+      for (uint32_t k = 0; k < 3; ++k) {
+        const uint32_t bits = halfway + k - 1;
+        std::memcpy(source.at(3 * i + k), &bits, sizeof bits);
+        put_weight(wanted.at(3 * i + k), dtype, bits_float(bits));
+      }
+    }
+    for (const Isa isa : usable_isas()) {
+      round_weights(*workers, isa, got.view(), source.view());
+      EXPECT_TRUE(same_bits(got.bytes, wanted.bytes)) << name_of(isa) << ", " << name_of(dtype);
+    }
+  }
+}
+
 TEST(NumbersReduce, WeightsInBf16RoundHalfAwayFromZero) {
   // 1 + 2^-8 lies between 1 and 1 + 2^-7; to even would be 1.
   std::vector<float> source{1.00390625f, -1.00390625f};

@@ -8,8 +8,9 @@
 #include "cpu_adam/state_convert.h"
 
 // The same bits on another architecture and from another compiler's flags: one line for each kind of pass,
-// with a hash of all that three updates leave. ./dev test has one build write the lines and others compare
-// theirs.
+// with a hash of all that three updates leave. (An ulp before a cut to 8 bits changes one code of some 10^5,
+// so a contraction there could pass: isa_objects_test.cpp looks for that.) ./dev test has one build write the
+// lines and others compare theirs.
 //   TANDEM_IDENTITY_OUT=FILE      write them
 //   TANDEM_IDENTITY_EXPECT=FILE   compare with these
 
