@@ -1,71 +1,98 @@
 #include "cpu_adam/host_reduce.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/math/reduce_tree.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/isa/reduce_kernels.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr int64_t kLeavesPerTask = 8;
-constexpr int64_t kGrain = kLeavesPerTask * kReduceLeaf;  // elements of a task
+constexpr int64_t kGrain = 8 * kReduceLeaf;  // elements of a task
 
-/// body(zero of the tensor's element type): the one place that lists the weight types.
-template <class Body>
-void with_float_type(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::f32:
-      return body(float{});
-    case DType::bf16:
-      return body(bf16{});
-    case DType::f16:
-      return body(f16{});
-    default:
-      ASSERT(false, "{} where a weight type is needed", name_of(dtype));
+const ReduceKernels& kernels_of(Isa isa) {
+  const ReduceKernels* kernels = nullptr;
+  switch (isa) {
+    case Isa::scalar:
+      kernels = scalar_reduce_kernels();
+      break;
+    case Isa::avx2:
+      kernels = avx2_reduce_kernels();
+      break;
+    case Isa::avx512:
+      kernels = avx512_reduce_kernels();
+      break;
+    case Isa::neon:
+      kernels = neon_reduce_kernels();
+      break;
   }
+  ASSERT(kernels != nullptr, "host_reduce on {}, which isn't built for this architecture", name_of(isa));
+  return *kernels;
+}
+
+/// The type's index in kReduceTypes.
+size_t index_of(DType dtype) {
+  for (size_t i = 0; i < kReduceTypes.size(); ++i)
+    if (kReduceTypes[i] == dtype) return i;
+  ASSERT(false, "{} where a weight type is needed", name_of(dtype));
+}
+
+std::byte* element(const Tensor& x, int64_t i) {
+  return x.bytes_at(static_cast<size_t>(i) * size_of(x.dtype()));
 }
 
 template <class T>
-SquaresAndFlags reduce(Workers& workers, const T* x, int64_t n) {
-  std::vector<double> leaves(static_cast<size_t>((n + kReduceLeaf - 1) / kReduceLeaf));
-  std::atomic<int64_t> bad{0};
-  workers.ranges(n, kGrain, [&](int64_t begin, int64_t end) {
-    int64_t found = 0;
-    for (int64_t i = begin; i < end; i += kReduceLeaf)
-      leaves[static_cast<size_t>(i / kReduceLeaf)] =
-          leaf_sum_of_squares(x + i, i + kReduceLeaf < end ? kReduceLeaf : end - i);
-    for (int64_t i = begin; i < end; ++i) found += non_finite(x[i]) ? 1 : 0;
-    bad.fetch_add(found, std::memory_order_relaxed);  // integers: the order doesn't matter
-  });
-  return {reduce_leaves(leaves.data(), static_cast<int64_t>(leaves.size())), bad.load()};
+int64_t count_non_finite(const void* plane, int64_t n) {
+  const T* x = static_cast<const T*>(plane);
+  int64_t found = 0;
+  for (int64_t i = 0; i < n; ++i) found += non_finite(x[i]) ? 1 : 0;
+  return found;
 }
+/// In the order of kReduceTypes.
+constexpr std::array<int64_t (*)(const void*, int64_t), kReduceTypes.size()> kCountNonFinite{
+    count_non_finite<float>, count_non_finite<bf16>, count_non_finite<f16>};
 
 }  // namespace
 
-SquaresAndFlags sum_of_squares(Workers& workers, const Tensor& x) {
-  SquaresAndFlags out;
-  with_float_type(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    out = reduce(workers, x.data<T>(), x.numel());
+SquaresAndFlags sum_of_squares(Workers& workers, Isa isa, const Tensor& x) {
+  const size_t type = index_of(x.dtype());
+  const auto leaf = kernels_of(isa).leaf[type];
+  std::vector<double> leaves(static_cast<size_t>((x.numel() + kReduceLeaf - 1) / kReduceLeaf));
+  std::atomic<int64_t> non_finite{0};
+  workers.ranges(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kReduceLeaf) {
+      const int64_t n = std::min(kReduceLeaf, end - i);
+      const double sum = leaf(element(x, i), n);
+      leaves[static_cast<size_t>(i / kReduceLeaf)] = sum;
+      // Squares of finite floats can't overflow a double, so only here is there anything to count.
+      if (!std::isfinite(sum)) non_finite += kCountNonFinite[type](element(x, i), n);
+    }
   });
-  return out;
+  return {reduce_leaves(leaves.data(), static_cast<int64_t>(leaves.size())), non_finite.load()};
 }
 
-void round_weights(Workers& workers, const Tensor& dst, const Tensor& src) {
+void round_weights(Workers& workers, Isa isa, const Tensor& dst, const Tensor& src) {
   ASSERT(dst.numel() == src.numel(), "{} weights from {} masters", dst.numel(), src.numel());
+  const auto round = kernels_of(isa).round[index_of(dst.dtype())];
   const float* from = src.data<float>();
-  with_float_type(dst.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = dst.data<T>();
-    workers.ranges(src.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = round_weight<T>(from[i]);
-    });
-  });
+  workers.ranges(src.numel(), kGrain,
+                 [&](int64_t begin, int64_t end) { round(element(dst, begin), from + begin, end - begin); });
+}
+
+void widen(Workers& workers, Isa isa, const Tensor& dst, const Tensor& src) {
+  ASSERT(dst.numel() == src.numel(), "{} elements widened to {}", src.numel(), dst.numel());
+  const auto convert = kernels_of(isa).widen[index_of(src.dtype())];
+  float* to = dst.data<float>();
+  workers.ranges(src.numel(), kGrain,
+                 [&](int64_t begin, int64_t end) { convert(to + begin, element(src, begin), end - begin); });
 }
 
 void copy_plane(Workers& workers, const Tensor& dst, const Tensor& src) {
@@ -74,18 +101,6 @@ void copy_plane(Workers& workers, const Tensor& dst, const Tensor& src) {
   workers.ranges(src.numel(), kAdamGrain, [&](int64_t begin, int64_t end) {
     const Tensor from = src.flat(begin, end - begin);
     std::memcpy(dst.flat(begin, end - begin).raw(), from.raw(), from.bytes());
-  });
-}
-
-void widen(Workers& workers, const Tensor& dst, const Tensor& src) {
-  ASSERT(dst.numel() == src.numel(), "{} elements widened to {}", src.numel(), dst.numel());
-  float* to = dst.data<float>();
-  with_float_type(src.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = src.data<T>();
-    workers.ranges(src.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = to_float(from[i]);
-    });
   });
 }
 

@@ -41,7 +41,7 @@ std::vector<Tensor> upload_weights(const ParamTable& table, WeightSource& source
           spec, 0,
           std::span(values).subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.numel)));
     const Tensor staged = staging.buffer.tensor(dtype, {numel});
-    round_weights(*machine.workers, staged, Tensor(values.data(), DType::f32, {numel}));
+    round_weights(*machine.workers, machine.isa, staged, Tensor(values.data(), DType::f32, {numel}));
     blocks.push_back(memory.tensor(dtype, {numel}, offset));
     offset += blocks.back().bytes();
     stream.copy(blocks.back(), staged);

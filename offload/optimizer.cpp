@@ -142,7 +142,7 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
   const Decision d = decision(step);
   const BlockStates& states = parts_.states.block(block);
   if (d.skipped) {
-    rounded_masters(parts_.workers, states, 0, slot);
+    rounded_masters(parts_.workers, parts_.setup.isa, states, 0, slot);
     return;
   }
   const auto begin = std::chrono::steady_clock::now();

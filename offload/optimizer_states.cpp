@@ -92,8 +92,8 @@ std::vector<Tensor> BlockStates::planes() const {
   return all;
 }
 
-void rounded_masters(Workers& workers, const BlockStates& states, int64_t first, Tensor out) {
-  if (states.upper.empty()) return round_weights(workers, out, states.master.flat(first, out.numel()));
+void rounded_masters(Workers& workers, Isa isa, const BlockStates& states, int64_t first, Tensor out) {
+  if (states.upper.empty()) return round_weights(workers, isa, out, states.master.flat(first, out.numel()));
   ASSERT(out.dtype() == DType::bf16, "weights of {} beside bf16 masters", name_of(out.dtype()));
   copy_plane(workers, out, states.upper.flat(first, out.numel()));
 }

@@ -25,7 +25,7 @@ DType master_dtype(MasterFormat format);
 DType moment_dtype(MomentFormat format);
 
 /// out = round_weight of the masters from element `first` on; both on the host.
-void rounded_masters(Workers& workers, const BlockStates& states, int64_t first, Tensor out);
+void rounded_masters(Workers& workers, Isa isa, const BlockStates& states, int64_t first, Tensor out);
 
 /// The bytes that hold n elements of a block's states from `first` on, a multiple of kStateGroup; on the
 /// host.

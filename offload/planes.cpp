@@ -142,7 +142,7 @@ void PlaneMover::load_frozen(PlaneSource& source, BlockId block, Tensor weights)
       const Tensor values = staging_.tensor(DType::f32, {count}),
                    rounded = staging_.tensor(weights.dtype(), {count}, values.bytes());
       source.read_frozen(spec, first, {values.data<float>(), static_cast<size_t>(count)});
-      round_weights(workers_, rounded, values);
+      round_weights(workers_, setup_.isa, rounded, values);
       upload(weights.flat(spec.offset + first, count), rounded);
     }
 }
@@ -165,11 +165,11 @@ void PlaneMover::round_master(BlockId block, Tensor into, Placement where) {
     device_.ops().round_weights(stream_, into, states.master);
     return stream_.record().wait();
   }
-  if (where == Placement::host) return rounded_masters(workers_, states, 0, into);
+  if (where == Placement::host) return rounded_masters(workers_, setup_.isa, states, 0, into);
   const auto piece = static_cast<int64_t>(staging_.bytes() / size_of(into.dtype()));
   for (int64_t first = 0; first < into.numel(); first += piece) {
     const Tensor staged = staging_.tensor(into.dtype(), {std::min(piece, into.numel() - first)});
-    rounded_masters(workers_, states, first, staged);
+    rounded_masters(workers_, setup_.isa, states, first, staged);
     upload(into.flat(first, staged.numel()), staged);
   }
 }

@@ -336,11 +336,11 @@ class Trainer::Impl {
   }
 
   void read_rounded(const BlockStates& states, Placement where, int64_t first, Tensor out) {
-    if (where == Placement::host) return rounded_masters(workers_, states, first, out);
+    if (where == Placement::host) return rounded_masters(workers_, setup_.isa, states, first, out);
     std::vector<float> landing(static_cast<size_t>(out.numel()));
     const Tensor on_host(landing.data(), DType::f32, {out.numel()});
     reader_->read(states.master.flat(first, out.numel()), where, on_host);
-    round_weights(workers_, out, on_host);
+    round_weights(workers_, setup_.isa, out, on_host);
   }
 
   const TrainSetup setup_;

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "adam_cases.h"
 
 namespace tandem {
@@ -32,79 +30,11 @@ TEST(IdentityAdam, EveryIsaTypeDecayTailAndAlignmentGivesTheFormulasBits) {
         for (const int64_t shift : {0, 1, 3}) expect_reference_bits(*workers, isa, c, n, shift, shift == 1);
 }
 
-TEST(IdentityAdam, EveryPoolAndThreadCountGivesTheFormulasBits) {
-  constexpr int64_t kSeveralTasks = 5 * 16384 + 17;
-  for (const PoolKind kind : pool_kinds())
-    for (const int threads : {1, 2, 3, 5}) {
-      const auto workers = make_workers(kind, threads);
-      for (const Isa isa : usable_isas())
-        for (const AdamCase& c : {AdamCase{DType::bf16, DType::bf16, Decay::decoupled, 1.0f},
-                                  AdamCase{DType::f16, DType::f16, Decay::l2, 0.0f},
-                                  AdamCase{DType::f32, DType::f32, Decay::none, 0.5f}})
-          expect_reference_bits(*workers, isa, c, kSeveralTasks, 1, threads % 2 == 0);
-    }
-}
-
-/// Every format, ISA, pool and thread count beside every other: all equal the first.
-TEST(IdentityAdam, EveryFormatGivesTheSameBitsOnEveryIsaPoolAndThreadCount) {
-  constexpr int64_t n = 3 * 16384 + 33;
-  for (const StateFormat format : all_state_formats()) {
-    const AdamCase c{DType::bf16, DType::bf16, Decay::decoupled, 0.0f, format};
-    Planes start(n, 1, c);
-    fill(start);
-    std::optional<Planes> first;
-    for (const PoolKind kind : pool_kinds())
-      for (const int threads : {1, 2, 3})
-        for (const Isa isa : usable_isas()) {
-          Planes got = start;
-          const auto workers = make_workers(kind, threads);
-          adam(*workers, isa, got.spans(true), c.decay, test_scalars(), 0.0f, test_place());
-          if (!first) first = got;
-          EXPECT_TRUE(same_bits(*first, got))
-              << label(c) << ", " << name_of(isa) << ", " << workers->describe();
-        }
-    EXPECT_FALSE(same_bits(*first, start)) << label(c);
-  }
-}
-
 TEST(IdentityAdam, AMillionElementsGiveTheFormulasBitsInEveryFormat) {
   const auto workers = make_workers(usual_pool(), 2);
   for (const StateFormat format : all_state_formats())
     expect_reference_bits(*workers, usable_isas().back(),
                           {DType::bf16, DType::bf16, Decay::decoupled, 1.0f, format}, 1048576, 0, false);
-}
-
-TEST(IdentityAdam, AParameterInSeveralRangesGetsTheBitsOfOne) {
-  constexpr int64_t n = 1000, cut = 64 * 7;
-  const auto workers = make_workers(PoolKind::plain, 1);
-  for (const StateFormat format : all_state_formats()) {
-    const AdamCase c{DType::bf16, DType::bf16, Decay::decoupled, 0.0f, format};
-    Planes whole(n, 0, c);
-    fill(whole);
-    Planes parts = whole;
-    adam(*workers, Isa::scalar, whole.spans(true), c.decay, test_scalars(), 0.0f, test_place());
-    const AdamSpans all = parts.spans(true);
-    for (const auto& [begin, count] : {std::pair<int64_t, int64_t>{cut, n - cut}, {0, cut}}) {
-      AdamSpans part = all;
-      const auto of = [&, first = begin, many = count](StatePlane plane, std::span<std::byte> bytes) {
-        return bytes.subspan(plane_bytes(format, plane, first), plane_bytes(format, plane, many));
-      };
-      part.states = {format,
-                     of(StatePlane::master, all.states.master),
-                     of(StatePlane::moment1, all.states.moment1),
-                     of(StatePlane::moment2, all.states.moment2),
-                     of(StatePlane::scale1, all.states.scale1),
-                     of(StatePlane::scale2, all.states.scale2)};
-      part.grad = all.grad.flat(begin, count);
-      part.weight_out = all.weight_out.flat(begin, count);
-      if (parts.beside()) {
-        part.upper_in = all.upper_in.flat(begin, count);
-        part.upper_out = all.upper_out.flat(begin, count);
-      }
-      adam(*workers, Isa::scalar, part, c.decay, test_scalars(), 0.0f, test_place(begin));
-    }
-    EXPECT_TRUE(same_bits(whole, parts)) << label(c);
-  }
 }
 
 TEST(IdentityAdam, RandomBitsDependOnSeedParameterElementAndUpdate) {
