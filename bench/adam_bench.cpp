@@ -2,12 +2,16 @@
 // turns: one pass, then the same planes moved as the pass moves them (loads, stores and loads that are stored
 // again, by vectors of the same width) with nothing computed, twice. The second of these two over the first
 // is the noise of the machine. Weights go over the gradient, bf16 both.
-//   ./dev bench adam_bench [--parameters 64000000] [--threads 1,2] [--json FILE]
+//   ./dev bench adam_bench [--parameters 64000000] [--threads 1,2] [--formats fp32+fp32,ulp8+int8] [--json
+//   FILE]
+// With --on-demand: passes when another program asks for them, so that it can take turns with others.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <iostream>
+#include <map>
 
 #include "bench/isa/streams.h"
 #include "core/device/host_limits.h"
@@ -24,7 +28,9 @@ struct Options {
   std::string json;
   int64_t parameters = 0;
   std::vector<int> threads;
+  std::vector<StateFormat> formats;
   int rounds = 15;
+  bool on_demand = false;
 };
 
 /// Times of one thing, in seconds.
@@ -122,6 +128,25 @@ class Planes {
   Buffer grad_, upper_;
 };
 
+/// Passes over the planes of one format, one update after the other.
+class Passes {
+ public:
+  Passes(HostMemory& memory, Workers& workers, StateFormat format, Isa isa, int64_t n)
+      : workers_(workers), isa_(isa), planes_(memory, workers, format, n) {}
+  void run() {
+    ++t_;
+    adam(workers_, isa_, planes_.spans(), Decay::decoupled,
+         adam_scalars({.weight_decay = 0.1}, 1e-7, t_, 1.0, 1.0), 0.0f, {{1, 2, t_}, 0});
+  }
+  [[nodiscard]] std::vector<Stream64> streams() const { return planes_.streams(); }
+
+ private:
+  Workers& workers_;
+  Isa isa_;
+  Planes planes_;
+  uint32_t t_ = 0;
+};
+
 struct Row {
   StateFormat format;
   Isa isa;
@@ -171,15 +196,9 @@ void move_streams(Isa isa, const std::vector<Stream64>& streams, int64_t begin, 
 Row measure(StateFormat format, Isa isa, int threads, int64_t n, int rounds) {
   const auto workers = make_workers(usual_pool(), threads);
   const auto memory = make_host_memory(*workers);
-  const Planes planes(*memory, *workers, format, n);
-  const AdamSpans spans = planes.spans();
-  const std::vector<Stream64> streams = planes.streams();
-  uint32_t t = 0;
-  const auto pass = [&] {
-    ++t;
-    adam(*workers, isa, spans, Decay::decoupled, adam_scalars({.weight_decay = 0.1}, 1e-7, t, 1.0, 1.0), 0.0f,
-         {{1, 2, t}, 0});
-  };
+  Passes passes(*memory, *workers, format, isa, n);
+  const std::vector<Stream64> streams = passes.streams();
+  const auto pass = [&] { passes.run(); };
   const auto ceiling = [&] {
     workers->ranges(n / 64, 256, [&](int64_t begin, int64_t end) { move_streams(isa, streams, begin, end); });
   };
@@ -231,13 +250,51 @@ std::vector<Row> measure_all(const Options& options) {
       "format       isa     threads  ns/param    GB/s  ceiling   share  spread  A/A      spread   first   "
       "cpu\n");
   for (const int threads : options.threads)
-    for (const StateFormat format : all_state_formats())
+    for (const StateFormat format : options.formats)
       for (const Isa isa : usable_isas()) {
         if (isa != usable_isas().back() && format != StateFormat{}) continue;
         rows.push_back(measure(format, isa, threads, options.parameters, options.rounds));
         print(rows.back());
       }
   return rows;
+}
+
+/// A line about what there is; then, for each line of stdin, a format's name, one pass and a line with its
+/// seconds. All planes are there from the start and have been passed over once.
+void serve(const Options& options) {
+  CHECK(options.threads.size() == 1, Status::usage,
+        fmt::format("--on-demand with {} numbers of threads", options.threads.size()), "command line",
+        "name one, as in --threads 2");
+  const auto workers = make_workers(usual_pool(), options.threads.front());
+  const auto memory = make_host_memory(*workers);
+  const Isa isa = usable_isas().back();
+  std::map<std::string, Passes> passes;
+  json::Object bytes;
+  for (const StateFormat format : options.formats) {
+    passes.try_emplace(name_of(format), *memory, *workers, format, isa, options.parameters)
+        .first->second.run();
+    bytes.push_back({name_of(format), json::Object{{"read", bytes_read(format, DType::bf16)},
+                                                   {"written", bytes_written(format, DType::bf16)}}});
+  }
+  std::cout << json::dump(json::Object{{"isa", name_of(isa)},
+                                       {"parameters", options.parameters},
+                                       {"threads", workers->count()},
+                                       {"bytes", std::move(bytes)}})
+            << std::endl;
+  for (std::string name; std::getline(std::cin, name);) {
+    const auto asked = passes.find(name);
+    CHECK(asked != passes.end(), Status::usage, fmt::format("no planes of \"{}\"", name), "stdin",
+          "add it to --formats");
+    std::cout << json::dump(seconds_of([&] { asked->second.run(); })) << std::endl;
+  }
+}
+
+StateFormat format_named(const std::string& name) {
+  const auto all = all_state_formats();
+  const auto* found = std::ranges::find_if(all, [&](StateFormat format) { return name_of(format) == name; });
+  CHECK(found != all.end(), Status::usage, fmt::format("unknown format \"{}\"", name), "--formats",
+        "MASTERS+MOMENTS of fp32, split, ulp8 and fp32, bf16, int8");
+  return *found;
 }
 
 void write_json(const std::string& path, const std::vector<Row>& rows, const std::string& command) {
@@ -263,6 +320,10 @@ int main(int argc, char** argv) {
   app.add_option("--parameters", options.parameters, "Parameters of a pass, rounded down to a multiple of 64")
       ->check(CLI::Range(int64_t{64}, int64_t{1} << 40));
   app.add_option("--threads", options.threads, "Numbers of threads (default: 1 and all)")->delimiter(',');
+  std::vector<std::string> formats;
+  app.add_option("--formats", formats, "Masters+moments (default: all)")->delimiter(',');
+  app.add_flag("--on-demand", options.on_demand,
+               "One pass for each format's name on stdin; prints its seconds");
   app.add_option("--rounds", options.rounds, "Passes of each row")->check(CLI::Range(9, 1000));
   CLI11_PARSE(app, argc, argv);
   try {
@@ -272,13 +333,19 @@ int main(int argc, char** argv) {
       for (int threads = 1; threads < all; threads *= 2) options.threads.push_back(threads);
       options.threads.push_back(all);
     }
+    for (const std::string& name : formats) options.formats.push_back(format_named(name));
+    if (formats.empty()) std::ranges::copy(all_state_formats(), std::back_inserter(options.formats));
+    if (options.on_demand) {
+      serve(options);
+      return 0;
+    }
     std::string command;
     for (int i = 0; i < argc; ++i) command += std::string(i > 0 ? " " : "") + argv[i];
     const std::vector<Row> rows = measure_all(options);
     if (!options.json.empty()) write_json(options.json, rows, command);
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "{}\n", error.what());
     return 1;
   }
 }

@@ -55,12 +55,12 @@ bool adam_built_for(Isa isa);
 
 /// One pass of core/math/adam_formula.h over the whole range: decodes, updates and codes the states, and
 /// writes weight_out = round_weight(p), or round_weight(p + prediction * (p - p_before)) where prediction
-/// isn't 0; p is what the formula gives, before a format rounds it. With split and ulp8, weight_out is
-/// upper_out itself, or another plane where prediction isn't 0. Each plane is loaded and stored once. The
-/// same bits for every isa, count and kind of workers, and for a parameter in one range or in several. An
-/// InternalError, before anything is written, for unequal lengths, null with a length, misalignment,
-/// overlaps, planes that the format doesn't have or lacks, types without a kernel, an isa that isn't built,
-/// random bits without a key (t is 0) or from within a block of 64.
+/// isn't 0; p is what the formula gives, before a format rounds it. With split and ulp8, what is published
+/// without a prediction is upper_out, so weight_out may be the same plane; with one it may not. Each plane is
+/// loaded and stored once. The same bits for every isa, count and kind of workers, and for a parameter in one
+/// range or in several. An InternalError, before anything is written, for unequal lengths, null with a
+/// length, misalignment, overlaps, planes that the format doesn't have or lacks, types without a kernel, an
+/// isa that isn't built, random bits without a key (t is 0) or from within a block of 64.
 void adam(Workers& workers, Isa isa, const AdamSpans& spans, Decay decay, const AdamScalars& scalars,
           float prediction, const AdamPlace& place = {});
 

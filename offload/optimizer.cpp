@@ -159,14 +159,10 @@ void Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
   for (const AdamPass& pass : adam_passes(parts_.table, block, format)) {
     const Tensor gradient = slot.flat(pass.first, pass.count),
                  upper = upper_of(states, pass.first, pass.count);
-    // Without a prediction the pass publishes the new upper itself, over the gradient.
-    const bool publishes_upper = d.prediction == 0 && !upper.empty();
     adam(parts_.workers, parts_.setup.isa,
-         {states_of(states, format, pass.first, pass.count), gradient, gradient, upper,
-          publishes_upper ? gradient : upper},
+         {states_of(states, format, pass.first, pass.count), gradient, gradient, upper, upper},
          decay_of(pass.decay), d.scalars, d.prediction,
          {{parts_.setup.seed, pass.parameter, static_cast<uint32_t>(d.updates)}, 0});
-    if (publishes_upper) copy_plane(parts_.workers, upper, gradient);
   }
 }
 

@@ -15,15 +15,15 @@ import dataclasses
 import hashlib
 import json
 import os
-import platform
 import shlex
 import statistics
 import subprocess
 import sys
 
+import report
 from bigram import bigram_losses
+from report import ROOT
 
-ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 OFFLOAD = "zero_optimization.offload_optimizer."
 LAST = 20  # steps whose mean is the final training loss
 
@@ -125,13 +125,6 @@ def reading(comparison: Comparison, rows: list) -> str:
     return text
 
 
-def machine() -> str:
-    model = platform.machine()
-    with open("/proc/cpuinfo") as file:
-        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), model)
-    return f"{len(os.sched_getaffinity(0))} cores of {model}, host device"
-
-
 def bar_of(config: dict) -> dict:
     data = config["data"]
     if data["format"] != "bytes" or len(data["train"]) != 1 or data["eval"]:
@@ -185,17 +178,12 @@ def main() -> None:
             rows.append(row_of(name, seed, run, folder))
 
     config = resolved(folder)
-    result = {"command": command, "machine": machine(), "config": config, "bigram": bar_of(config), "rows": rows}
+    machine = report.machine() + ", host device"
+    result = {"command": command, "machine": machine, "config": config, "bigram": bar_of(config), "rows": rows}
     text = page(comparison, result, args.seeds)
     # The page is of a config, not of where it lay.
     del config["output_dir"], config["data"]["train"], config["data"]["eval"]
-    os.makedirs(os.path.dirname(out) or ".", exist_ok=True)
-    with open(out + ".json", "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
-    with open(out + ".md", "w") as file:
-        file.write(text)
-    print(text, end="")
+    report.write(out, result, text)
 
 
 if __name__ == "__main__":

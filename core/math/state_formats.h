@@ -99,7 +99,7 @@ std::optional<MasterFormat> master_format(std::string_view name);
 std::optional<MomentFormat> moment_format(std::string_view name);
 
 /// Bytes per parameter: of the planes; and what a pass loads and stores, its gradient and one plane of
-/// weights included (a second one, of predicted weights, is one more store).
+/// weights included (a second one, of predicted weights or of the upper halves, is one more store).
 double bytes_held(StateFormat format);
 double bytes_read(StateFormat format, DType grad);
 double bytes_written(StateFormat format, DType weight);

@@ -122,8 +122,7 @@ class AdamTail {
     copy(scale1_, all_.scale1, kScale, false);
     copy(scale2_, all_.scale2, kScale, false);
     copy(upper_out_, all_.upper_out, kUpper, false);
-    const bool published = !Kind::beside_weights || all_.predicts;
-    copy(weight_, all_.weight_out, {published ? sizeof(typename Kind::Weight) : 0, 1}, false);
+    copy(weight_, all_.weight_out, {sizeof(typename Kind::Weight), 1}, false);
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "cpu_adam/isa/adam_text.h"
+#include "cpu_adam/isa/convert_avx2.h"
 #include "cpu_adam/isa/lanes.h"
 
 namespace tandem {
@@ -72,7 +73,7 @@ struct Avx2 {
     _mm_storeu_si32(second, _mm_srli_epi64(packed, 32));
   }
 
-  static Word load_words(const uint16_t* x) { return WordBatch(_mm256_cvtepu16_epi32(halves(x))); }
+  static Word load_words(const uint16_t* x) { return WordBatch(_mm256_cvtepu16_epi32(eight_halves(x))); }
   static Word load_words(const uint8_t* x) {
     return WordBatch(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
   }
@@ -80,8 +81,8 @@ struct Avx2 {
     return WordBatch(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
   }
   /// The low bits of each word.
-  static void store_words(uint16_t* to, Word x) { keep(to, packed(x.x)); }
-  static void stream_words(uint16_t* to, Word x) { stream(to, packed(x.x)); }
+  static void store_words(uint16_t* to, Word x) { keep(to, packed_words(x.x)); }
+  static void stream_words(uint16_t* to, Word x) { stream(to, packed_words(x.x)); }
   static void store_words(uint8_t* to, Word x) {
     const __m256i first = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
@@ -90,11 +91,10 @@ struct Avx2 {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(eight));
   }
 
-  static Value load(const float* x) { return Batch(_mm256_loadu_ps(x)); }
-  static Value load(const bf16* x) {
-    return Batch(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(x)), 16)));
+  template <class T>
+  static Value load(const T* x) {
+    return Batch(eight_floats(x));
   }
-  static Value load(const f16* x) { return Batch(_mm256_cvtph_ps(halves(x))); }
 
   static void store(float* to, Value x) { _mm256_storeu_ps(to, x.x); }
   static void store_weight(float* to, Value x) { store(to, x); }
@@ -108,35 +108,10 @@ struct Avx2 {
     stream(to, rounded(to, x));
   }
   static void fence() { _mm_sfence(); }
-  /// Half away from zero; NaN keeps its upper bits and becomes quiet.
-  static __m128i rounded(const bf16*, Value value) {
-    const __m256 x = value.x;
-    const __m256i bits = _mm256_castps_si256(x);
-    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x8000)), 16);
-    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
-    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    const __m256i words = _mm256_blendv_epi8(rounded, quiet, is_nan);
-    return packed(words);
-  }
-  /// Nearest even; every NaN becomes sign | 0x7E00.
-  static __m128i rounded(const f16*, Value value) {
-    const __m256 x = value.x;
-    const __m128i rounded = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m128i sign = _mm_and_si128(rounded, _mm_set1_epi16(static_cast<int16_t>(0x8000)));
-    const __m128i quiet = _mm_or_si128(sign, _mm_set1_epi16(0x7E00));
-    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    const __m128i mask = _mm_packs_epi32(_mm256_castsi256_si128(is_nan), _mm256_extracti128_si256(is_nan, 1));
-    return _mm_blendv_epi8(rounded, quiet, mask);
-  }
 
  private:
-  /// The low 16 bits of each word.
-  static __m128i packed(__m256i words) {
-    const __m256i first =
-        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1));
-    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_shuffle_epi8(words, first), 0x08));
-  }
-  static __m128i halves(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
+  static __m128i rounded(const bf16*, Value x) { return rounded_bf16(x.x); }
+  static __m128i rounded(const f16*, Value x) { return rounded_f16(x.x); }
   static void stream(void* to, __m128i x) { _mm_stream_si128(static_cast<__m128i*>(to), x); }
   static void keep(void* to, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(to), x); }
 };

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "cpu_adam/isa/adam_text.h"
+#include "cpu_adam/isa/convert_avx512.h"
 #include "cpu_adam/isa/lanes.h"
 
 namespace tandem {
@@ -76,7 +77,7 @@ struct Avx512 {
     _mm_storeu_si32(second, _mm_srli_epi64(packed, 32));
   }
 
-  static Word load_words(const uint16_t* x) { return WordBatch(_mm512_cvtepu16_epi32(halves(x))); }
+  static Word load_words(const uint16_t* x) { return WordBatch(_mm512_cvtepu16_epi32(sixteen_halves(x))); }
   static Word load_words(const uint8_t* x) { return WordBatch(_mm512_cvtepu8_epi32(quarters(x))); }
   static Word load_words(const int8_t* x) { return WordBatch(_mm512_cvtepi8_epi32(quarters(x))); }
   /// The low bits of each word.
@@ -86,11 +87,10 @@ struct Avx512 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x.x));
   }
 
-  static Value load(const float* x) { return Batch(_mm512_loadu_ps(x)); }
-  static Value load(const bf16* x) {
-    return Batch(_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(x)), 16)));
+  template <class T>
+  static Value load(const T* x) {
+    return Batch(sixteen_floats(x));
   }
-  static Value load(const f16* x) { return Batch(_mm512_cvtph_ps(halves(x))); }
 
   static void store(float* to, Value x) { _mm512_storeu_ps(to, x.x); }
   static void store_weight(float* to, Value x) { store(to, x); }
@@ -104,27 +104,11 @@ struct Avx512 {
     stream(to, rounded(to, x));
   }
   static void fence() { _mm_sfence(); }
-  /// Half away from zero; NaN keeps its upper bits and becomes quiet.
-  static __m256i rounded(const bf16*, Value value) {
-    const __m512 x = value.x;
-    const __m512i bits = _mm512_castps_si512(x);
-    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
-    const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nans(x), quiet));
-  }
-  /// Nearest even; every NaN becomes sign | 0x7E00.
-  static __m256i rounded(const f16*, Value value) {
-    const __m512 x = value.x;
-    const __m256i rounded = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256i sign = _mm256_and_si256(rounded, _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
-    const __m256i quiet = _mm256_or_si256(sign, _mm256_set1_epi16(0x7E00));
-    return _mm256_mask_mov_epi16(rounded, nans(x), quiet);
-  }
 
  private:
-  static __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+  static __m256i rounded(const bf16*, Value x) { return rounded_bf16(x.x); }
+  static __m256i rounded(const f16*, Value x) { return rounded_f16(x.x); }
   static __m128i quarters(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
-  static __m256i halves(const void* x) { return _mm256_loadu_si256(static_cast<const __m256i*>(x)); }
   static void stream(void* to, __m256i x) { _mm256_stream_si256(static_cast<__m256i*>(to), x); }
   static void keep(void* to, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }
 };

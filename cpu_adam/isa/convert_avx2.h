@@ -16,10 +16,11 @@ inline __m256 eight_floats(const bf16* x) {
 }
 inline __m256 eight_floats(const f16* x) { return _mm256_cvtph_ps(eight_halves(x)); }
 
-/// The words as 16 bits each; they must fit.
+/// The low 16 bits of each word.
 inline __m128i packed_words(__m256i words) {
-  const __m256i twice = _mm256_packus_epi32(words, words);  // within each half: 0-3 0-3 | 4-7 4-7
-  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(twice, 0x08));
+  const __m256i first =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1));
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_shuffle_epi8(words, first), 0x08));
 }
 
 /// round_weight<bf16>: half away from zero; NaN keeps its upper bits and becomes quiet.

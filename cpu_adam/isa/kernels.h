@@ -20,8 +20,7 @@ struct AdamRange {
   void* weight_out;
   int64_t n;
   float prediction;
-  bool predicts;  ///< prediction isn't 0; else the rounded master itself is published, and beside_weights
-                  ///< leaves weight_out alone
+  bool predicts;  ///< prediction isn't 0; else the rounded master itself is published
   DrawKey key;
   int64_t draw_block;  ///< of the first element
   bool stream;         ///< weight_out, at a multiple of 64 bytes, isn't read: past the caches

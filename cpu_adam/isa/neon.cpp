@@ -5,6 +5,7 @@
 #include <arm_neon.h>
 
 #include "cpu_adam/isa/adam_text.h"
+#include "cpu_adam/isa/convert_neon.h"
 #include "cpu_adam/isa/lanes.h"
 
 namespace tandem {
@@ -76,7 +77,7 @@ struct Neon {
     std::memcpy(second, &high, sizeof high);
   }
 
-  static Word load_words(const uint16_t* x) { return WordBatch(vmovl_u16(halves(x))); }
+  static Word load_words(const uint16_t* x) { return WordBatch(vmovl_u16(four_halves(x))); }
   static Word load_words(const uint8_t* x) {
     const uint8x8_t four = vreinterpret_u8_u32(vdup_n_u32(quarters(x)));
     return WordBatch(vmovl_u16(vget_low_u16(vmovl_u8(four))));
@@ -93,25 +94,15 @@ struct Neon {
     std::memcpy(to, &four, sizeof four);
   }
 
-  static Value load(const float* x) { return Batch(vld1q_f32(x)); }
-  static Value load(const bf16* x) { return Batch(vreinterpretq_f32_u32(vshll_n_u16(halves(x), 16))); }
-  static Value load(const f16* x) { return Batch(vcvt_f32_f16(vreinterpret_f16_u16(halves(x)))); }
+  template <class T>
+  static Value load(const T* x) {
+    return Batch(four_floats(x));
+  }
 
   static void store(float* to, Value x) { vst1q_f32(to, x.x); }
   static void store_weight(float* to, Value x) { store(to, x); }
-  /// Half away from zero; NaN keeps its upper bits and becomes quiet.
-  static void store_weight(bf16* to, Value value) {
-    const uint32x4_t bits = vreinterpretq_u32_f32(value.x);
-    const uint16x4_t rounded = vshrn_n_u32(vaddq_u32(bits, vdupq_n_u32(0x8000)), 16);
-    const uint16x4_t quiet = vorr_u16(vshrn_n_u32(bits, 16), vdup_n_u16(0x40));
-    keep(to, vbsl_u16(numbers(value.x), rounded, quiet));
-  }
-  /// Nearest even; every NaN becomes sign | 0x7E00.
-  static void store_weight(f16* to, Value value) {
-    const uint16x4_t rounded = vreinterpret_u16_f16(vcvt_f16_f32(value.x));
-    const uint16x4_t quiet = vorr_u16(vand_u16(rounded, vdup_n_u16(0x8000)), vdup_n_u16(0x7E00));
-    keep(to, vbsl_u16(numbers(value.x), rounded, quiet));
-  }
+  static void store_weight(bf16* to, Value x) { keep(to, rounded_bf16(x.x)); }
+  static void store_weight(f16* to, Value x) { keep(to, rounded_f16(x.x)); }
 
   // Plain stores, which the hardware gathers.
   template <class T>
@@ -122,15 +113,8 @@ struct Neon {
   static void fence() {}
 
  private:
-  /// All ones where x is not NaN.
-  static uint16x4_t numbers(float32x4_t x) { return vmovn_u32(vceqq_f32(x, x)); }
   static uint32_t quarters(const void* x) {
     uint32_t out;
-    std::memcpy(&out, x, sizeof out);
-    return out;
-  }
-  static uint16x4_t halves(const void* x) {
-    uint16x4_t out;
     std::memcpy(&out, x, sizeof out);
     return out;
   }

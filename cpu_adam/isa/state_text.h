@@ -27,13 +27,16 @@ inline typename Simd::Value load_master(const AdamRange& r, int64_t i) {
                               Simd::load_words(at<const int8_t>(r.master, i)));
 }
 
-/// Where nothing is predicted, it is what is published.
+/// Where nothing is predicted, it is also what is published.
 template <class Simd>
 inline void store_upper(const AdamRange& r, int64_t i, typename Simd::Word upper) {
-  if (r.stream && !r.predicts)
-    Simd::stream_words(r.upper_out + i, upper);
+  auto* published = at<uint16_t>(r.weight_out, i);
+  if (r.predicts || r.upper_out + i != published) Simd::store_words(r.upper_out + i, upper);
+  if (r.predicts) return;
+  if (r.stream)
+    Simd::stream_words(published, upper);
   else
-    Simd::store_words(r.upper_out + i, upper);
+    Simd::store_words(published, upper);
 }
 
 template <class Simd, MasterFormat format>

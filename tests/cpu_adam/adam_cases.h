@@ -121,13 +121,14 @@ struct Planes {
     return weight.data() + static_cast<size_t>(shift + i) * size_of(weight_type);
   }
   /// Where a pass writes. In place: published weights over the gradient, where its elements are of their
-  /// size; the upper halves of masters over what is published or, with prediction, over their former ones.
+  /// size; the upper halves of masters over their former ones. Else the upper halves are what is published,
+  /// or with prediction in a plane of their own.
   [[nodiscard]] std::byte* weight_out(bool in_place) {
     return in_place && size_of(grad_type) == size_of(weight_type) ? grad_at(0) : weight_at(0);
   }
   [[nodiscard]] std::byte* upper_out(bool in_place) {
     if (!beside()) return nullptr;
-    if (!predicts) return weight_out(in_place);
+    if (!in_place && !predicts) return weight_out(in_place);
     return reinterpret_cast<std::byte*>(at<uint16_t>(in_place ? upper : upper_new, 0));
   }
   [[nodiscard]] std::span<std::byte> state(StatePlane plane, PlaneBytes& bytes) {
@@ -325,7 +326,9 @@ void reference_pass(Planes& planes, const AdamScalars& scalars, float prediction
       std::byte* weight = planes.weight_out(in_place) + static_cast<size_t>(i) * size_of(planes.weight_type);
       if (prediction != 0)
         put_weight(weight, planes.weight_type, predicted(p, before, prediction));
-      else if (!planes.beside())
+      else if (planes.beside())
+        std::memcpy(weight, upper + i, sizeof *upper);
+      else
         put_weight(weight, planes.weight_type, p);
     }
     set_moments(planes, first, m, v, place);

@@ -30,11 +30,14 @@ TEST(IdentityAdam, EveryIsaTypeDecayTailAndAlignmentGivesTheFormulasBits) {
         for (const int64_t shift : {0, 1, 3}) expect_reference_bits(*workers, isa, c, n, shift, shift == 1);
 }
 
-TEST(IdentityAdam, AMillionElementsGiveTheFormulasBitsInEveryFormat) {
+TEST(IdentityAdam, AMillionElementsGiveTheFormulasBitsInEveryFormatAndType) {
   const auto workers = make_workers(usual_pool(), 2);
+  const auto expect = [&](const AdamCase& c) {
+    expect_reference_bits(*workers, usable_isas().back(), c, 1048576, 0, false);
+  };
   for (const StateFormat format : all_state_formats())
-    expect_reference_bits(*workers, usable_isas().back(),
-                          {DType::bf16, DType::bf16, Decay::decoupled, 1.0f, format}, 1048576, 0, false);
+    expect({DType::bf16, DType::bf16, Decay::decoupled, 1.0f, format});
+  for (const DType type : {DType::f16, DType::f32}) expect({type, type, Decay::decoupled, 1.0f});
 }
 
 TEST(IdentityAdam, RandomBitsDependOnSeedParameterElementAndUpdate) {
