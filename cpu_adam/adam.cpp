@@ -1,5 +1,7 @@
 #include "cpu_adam/adam.h"
 
+#include <vector>
+
 #include "core/base/error.h"
 #include "cpu_adam/adam_checks.h"
 #include "cpu_adam/isa/kernels.h"
@@ -52,7 +54,8 @@ bool streams(const AdamSpans& s) {
   return !in_place && reinterpret_cast<uintptr_t>(s.weight_out.raw()) % 64 == 0;
 }
 
-AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float prediction, const AdamPlace& place) {
+AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float prediction, const AdamPlace& place,
+                   AdamSums* sums) {
   const AdamStates& states = s.states;
   const auto plane = [&](StatePlane which, std::span<std::byte> bytes) {
     return static_cast<void*>(at(states.format, which, bytes, begin));
@@ -71,7 +74,8 @@ AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float predict
           prediction != 0,
           place.key,
           (place.first + begin) / kDrawBlock,
-          streams(s)};
+          streams(s),
+          sums};
 }
 
 }  // namespace
@@ -79,12 +83,16 @@ AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float predict
 bool adam_built_for(Isa isa) { return kernels_of(isa) != nullptr; }
 
 void adam(Workers& workers, Isa isa, const AdamSpans& spans, Decay decay, const AdamScalars& scalars,
-          float prediction, const AdamPlace& place) {
+          float prediction, const AdamPlace& place, AdamSums* sums) {
   const int64_t n = check_adam(spans, prediction, place);
   const AdamKernel kernel = kernel_of(isa, spans, decay);
+  // One set for each task, added up in their order.
+  std::vector<AdamSums> parts(sums == nullptr ? 0 : static_cast<size_t>((n + kAdamGrain - 1) / kAdamGrain));
   workers.ranges(n, kAdamGrain, [&](int64_t begin, int64_t end) {
-    kernel(range_of(spans, begin, end, prediction, place), scalars);
+    AdamSums* part = sums == nullptr ? nullptr : &parts[static_cast<size_t>(begin / kAdamGrain)];
+    kernel(range_of(spans, begin, end, prediction, place, part), scalars);
   });
+  for (const AdamSums& part : parts) *sums += part;
 }
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #include "core/math/adam_formula.h"
 #include "core/math/philox.h"
 #include "core/math/state_formats.h"
+#include "cpu_adam/adam_sums.h"
 
 namespace tandem {
 
@@ -60,8 +61,9 @@ bool adam_built_for(Isa isa);
 /// loaded and stored once. The same bits for every isa, count and kind of workers, and for a parameter in one
 /// range or in several. An InternalError, before anything is written, for unequal lengths, null with a
 /// length, misalignment, overlaps, planes that the format doesn't have or lacks, types without a kernel, an
-/// isa that isn't built, random bits without a key (t is 0) or from within a block of 64.
+/// isa that isn't built, random bits without a key (t is 0) or from within a block of 64. sums, if given, are
+/// added to: the same bits too, but for a parameter in several ranges in the order of the calls.
 void adam(Workers& workers, Isa isa, const AdamSpans& spans, Decay decay, const AdamScalars& scalars,
-          float prediction, const AdamPlace& place = {});
+          float prediction, const AdamPlace& place = {}, AdamSums* sums = nullptr);
 
 }  // namespace tandem

@@ -45,12 +45,42 @@ template <class Simd>
   }
 }
 
+/// Sums by sixteen lanes, whatever the vectors' width, so that all instruction sets give the same bits.
+template <class Simd>
+class SumLanes {
+ public:
+  using Value = typename Simd::Value;
+  /// The k-th vector of a block.
+  [[gnu::always_inline]] void add(int64_t k, Value grad, Value moment, Value update, Value master) {
+    const auto vector = static_cast<size_t>(k % kVectors);
+    const std::pair<Value, Value> factors[] = {
+        {grad, moment}, {grad, grad}, {moment, moment}, {update, update}, {master, master}};
+    for (size_t i = 0; i < kSums; ++i)
+      lanes_[i][vector] = fused(factors[i].first, factors[i].second, lanes_[i][vector]);
+  }
+  void add_to(AdamSums& sums) const {
+    double* const out[] = {&sums.grad_moment, &sums.grad_squares, &sums.moment_squares, &sums.update_squares,
+                           &sums.master_squares};
+    for (size_t i = 0; i < kSums; ++i)
+      for (const Value& vector : lanes_[i]) {
+        float lanes[Simd::kLanes];
+        Simd::store(lanes, vector);
+        for (const float lane : lanes) *out[i] += static_cast<double>(lane);
+      }
+  }
+
+ private:
+  static constexpr size_t kSums = 5, kVectors = 16 / Simd::kLanes;
+  Value lanes_[kSums][kVectors] = {};
+};
+
 /// The kDrawBlock elements from element `first` of the range; what close_block needs goes into held.
 template <class Kind>
 [[gnu::always_inline]] inline void update_block(const AdamRange& r, int64_t first,
                                                 const AdamConstants<typename Kind::Simd::Value>& constants,
                                                 const BlockWords<typename Kind::Simd>& random,
-                                                HeldMoments<typename Kind::Simd, Kind::moments>& held) {
+                                                HeldMoments<typename Kind::Simd, Kind::moments>& held,
+                                                SumLanes<typename Kind::Simd>* sums) {
   using Simd = typename Kind::Simd;
   using Value = typename Simd::Value;
   BlockMoments<Simd, Kind::moments> moments(r, first);
@@ -58,8 +88,10 @@ template <class Kind>
   for (int64_t k = 0; k < kDrawBlock / Simd::kLanes; ++k) {
     const int64_t i = first + k * Simd::kLanes;
     const Value before = load_master<Simd, Kind::master>(r, i);
-    Value p = before, m = moments.first(r, i, k), v = moments.second(r, i, k);
-    adam_update<Kind::decay>(p, m, v, Simd::load(at<typename Kind::Grad>(r.grad, i)), constants);
+    const Value g = Simd::load(at<typename Kind::Grad>(r.grad, i)), m_before = moments.first(r, i, k);
+    Value p = before, m = m_before, v = moments.second(r, i, k);
+    adam_update<Kind::decay>(p, m, v, g, constants);
+    if (sums != nullptr) sums->add(k, g * constants.grad_scale, m_before, p - before, p);
     store_master<Simd, Kind::master>(r, i, p, random.of[k]);
     publish<Simd, Kind::master, typename Kind::Weight>(r, i, p, before);
     moments.keep(r, i, k, m, v, random.of[k], held);
@@ -82,18 +114,21 @@ inline void adam_blocks(const AdamRange& range, const AdamScalars& scalars) {
   HeldMoments<Simd, Kind::moments> moments[2];
   BlockWords<Simd>*last_words = words, *now_words = words + 1, *next_words = words + 2;
   auto *last = moments, *now = moments + 1;
+  SumLanes<Simd> sums;
   if constexpr (Kind::draws) draw_block<Simd>(draws, r.draw_block, *next_words);
   for (int64_t i = 0; i < r.n; i += kDrawBlock) {
     BlockWords<Simd>* const free = last_words;
     last_words = now_words, now_words = next_words, next_words = free;
     std::swap(last, now);
     if constexpr (Kind::draws) draw_block<Simd>(draws, r.draw_block + i / kDrawBlock + 1, *next_words);
-    update_block<Kind>(r, i, constants, *now_words, *now);
+    const bool sampled = r.sums != nullptr && (r.draw_block + i / kDrawBlock) % kSampledBlocks == 0;
+    update_block<Kind>(r, i, constants, *now_words, *now, sampled ? &sums : nullptr);
     if constexpr (kGroups)
       if (i > 0) code_block<Simd>(r, i - kDrawBlock, *last, last_words->of);
   }
   if constexpr (kGroups)
     if (r.n > 0) code_block<Simd>(r, r.n - kDrawBlock, *now, now_words->of);
+  if (r.sums != nullptr) sums.add_to(*r.sums);
 }
 
 /// A copy of one block's planes, padded with zeros, for a range that ends within a block.
@@ -105,7 +140,7 @@ class AdamTail {
     tail_ = {
         master_,    moment1_, moment2_,   scale1_,      scale2_,    grad_, upper_in_,
         upper_out_, weight_,  kDrawBlock, r.prediction, r.predicts, r.key, r.draw_block + first / kDrawBlock,
-        false};
+        false,      r.sums};
     copy(master_, r.master, kMaster, true);
     copy(moment1_, r.moment1, kMoment, true);
     copy(moment2_, r.moment2, kMoment, true);

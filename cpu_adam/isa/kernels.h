@@ -6,6 +6,7 @@
 #include "core/math/adam_formula.h"
 #include "core/math/philox.h"
 #include "core/math/state_formats.h"
+#include "cpu_adam/adam_sums.h"
 
 namespace tandem {
 
@@ -24,6 +25,7 @@ struct AdamRange {
   DrawKey key;
   int64_t draw_block;  ///< of the first element
   bool stream;         ///< weight_out, at a multiple of 64 bytes, isn't read: past the caches
+  AdamSums* sums;      ///< added to, if not null
 };
 using AdamKernel = void (*)(const AdamRange&, const AdamScalars&);
 
