@@ -85,8 +85,11 @@ std::unique_ptr<Stream> FailureDevice::stream(std::string_view name, Purpose pur
   return std::make_unique<WrappedStream>(*this, inner_.stream(name, purpose, priority));
 }
 
-std::unique_ptr<HostLane> FailureDevice::lane(std::string_view name, Purpose purpose) {
-  return std::make_unique<WrappedLane>(*this, inner_.lane(name, purpose));
+std::vector<std::unique_ptr<HostLane>> FailureDevice::lanes(std::span<const std::string> names,
+                                                            Purpose purpose) {
+  std::vector<std::unique_ptr<HostLane>> lanes = inner_.lanes(names, purpose);
+  for (auto& lane : lanes) lane = std::make_unique<WrappedLane>(*this, std::move(lane));
+  return lanes;
 }
 
 void FailureDevice::scratch(Stream& stream, Tensor scratch) {

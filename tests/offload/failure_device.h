@@ -48,7 +48,8 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   }
   [[nodiscard]] Pin pin(std::span<std::byte> host) override { return inner_.pin(host); }
   [[nodiscard]] std::unique_ptr<Stream> stream(std::string_view name, Purpose purpose, int priority) override;
-  [[nodiscard]] std::unique_ptr<HostLane> lane(std::string_view name, Purpose purpose) override;
+  [[nodiscard]] std::vector<std::unique_ptr<HostLane>> lanes(std::span<const std::string> names,
+                                                             Purpose purpose) override;
   [[nodiscard]] std::shared_ptr<FencePromise> promise(std::string name) override {
     return inner_.promise(std::move(name));
   }
