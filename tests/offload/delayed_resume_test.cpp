@@ -96,6 +96,22 @@ TEST_P(ResumeEngine, AChainOfStopsEqualsNeverStopped) {
 INSTANTIATE_TEST_SUITE_P(Cases, ResumeEngine, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+/// Stopped while the staleness limit counts, when it has just been passed, and while it holds.
+TEST(ResumeEngineStaleness, AnyStopEqualsNeverStopped) {
+  const EngineOptions options = testing::rising_loss();
+  constexpr int64_t kLong = 48;
+  const Outcome whole = testing::run_engine(options, kLong);
+  EngineRig stopping(options);
+  int64_t done = 0;
+  for (const int64_t stop : {7, 21, 24, 25, 26, 27, 28, 31, 40}) {
+    stopping.run(stop - done);
+    done = stop;
+    EngineRig resumed(options, stopping.save());
+    resumed.run(kLong - stop);
+    EXPECT_EQ(testing::difference(resumed.outcome(), since(stop, whole)), "") << "stopped after " << stop;
+  }
+}
+
 /// The twin: without the planes that masters can't give back it is another run.
 TEST(ResumeEngineTwin, NoticesWhenAPlaneIsLost) {
   const EngineOptions options = options_of(kCases[0]);
