@@ -7,6 +7,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "gpu/host/host_device.h"
 
@@ -41,6 +43,10 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   [[nodiscard]] bool struck() const { return struck_; }
   /// Sees every kernel, before it is enqueued.
   std::function<void(const gpu::Kernel&)> watch;
+  /// Runs before every task of a lane, where that runs.
+  std::function<void(const std::string& task)> watch_task;
+  /// A moment after all that has been enqueued on the stream of that name.
+  [[nodiscard]] Fence record(std::string_view stream);
 
   [[nodiscard]] DeviceInfo info() const override { return inner_.info(); }
   [[nodiscard]] Buffer allocate(size_t bytes, std::string_view scope) override {
@@ -72,6 +78,7 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   std::mutex mutex_;
   FaultPlan plan_;
   std::atomic<bool> struck_ = false;
+  std::vector<Stream*> streams_;
 };
 
 }  // namespace tandem::testing
