@@ -74,11 +74,23 @@ std::string why_nothing(const std::string& path) {
   return fmt::format("is a link to \"{}\", which does not exist", printable(target.string()));
 }
 
+Schedule schedule_named(Config::OffloadOptimizer::Schedule name) {
+  switch (name) {
+    case Config::OffloadOptimizer::Schedule::synchronous:
+      return Schedule::synchronous;
+    case Config::OffloadOptimizer::Schedule::exact:
+      return Schedule::exact;
+    case Config::OffloadOptimizer::Schedule::delayed:
+      return Schedule::delayed;
+  }
+  return Schedule::synchronous;
+}
+
 PolicyOptions policy_of(const Config& config) {
   PolicyOptions policy;
-  const bool delayed = config.offload_optimizer.schedule == Config::OffloadOptimizer::Schedule::delayed;
-  policy.schedule = delayed ? Schedule::delayed : Schedule::synchronous;
+  policy.schedule = schedule_named(config.offload_optimizer.schedule);
   policy.warmup_steps = config.offload_optimizer.warmup_steps;
+  policy.staleness_limit = config.offload_optimizer.staleness_limit;
   policy.loss_scale = loss_scaling(config);
   return policy;
 }

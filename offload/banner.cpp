@@ -44,8 +44,13 @@ std::string schedule_text(const TrainSetup& setup) {
   const bool offloaded = setup.placement.front() == Placement::host;
   const std::string where = offloaded ? "optimizer on the host" : "optimizer on the device";
   if (setup.policy.schedule == Schedule::synchronous) return "synchronous, lag 0; " + where;
+  if (setup.policy.schedule == Schedule::exact)
+    return fmt::format("exact, lag 0, updates begin {}; {}",
+                       setup.updates_early() ? "as gradients land" : "when norm and flags are known", where);
   const std::string correction = setup.prediction > 0 ? fmt::format("predict x{}", setup.prediction) : "none";
-  return fmt::format("delayed, lag 0 for {} steps, then 1; correction {}; {}", setup.policy.warmup_steps,
+  const double limit = setup.policy.staleness_limit;
+  return fmt::format("delayed, lag 0 for {} steps, then 1{}; correction {}; {}", setup.policy.warmup_steps,
+                     limit > 0 ? fmt::format(", 0 again if the loss rises by {} nats", limit) : "",
                      correction, where);
 }
 

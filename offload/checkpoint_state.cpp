@@ -33,6 +33,26 @@ json::Value render_pending(const std::vector<StepFacts>& pending) {
   return facts;
 }
 
+json::Value render_staleness(const StalenessState& staleness) {
+  if (staleness.losses.empty()) return json::Object{};
+  json::Array losses;
+  for (const double loss : staleness.losses) losses.push_back(loss);
+  return json::Object{{"losses", std::move(losses)},
+                      {"lowest", staleness.lowest ? json::Value(*staleness.lowest) : json::Value()}};
+}
+
+/// What an empty object says, too.
+StalenessState parse_staleness(const json::Node& node) {
+  StalenessState staleness;
+  if (node.members().empty()) return staleness;
+  for (const json::Node& loss : node.at("losses").items()) staleness.losses.push_back(loss.as_double());
+  if (staleness.losses.size() > kStalenessWindow)
+    node.at("losses").fail(
+        fmt::format("has {} losses; {} are kept at most", staleness.losses.size(), kStalenessWindow));
+  if (!node.at("lowest").value().is_null()) staleness.lowest = node.at("lowest").as_double();
+  return staleness;
+}
+
 DType parse_dtype(const json::Node& node) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (node.as_string() == name_of(dtype)) return dtype;
@@ -58,6 +78,7 @@ void parse_policy(const json::Node& root, RunState& state) {
   policy.scaler.scale = scaler.at("scale").as_double();
   policy.scaler.good_steps = scaler.at("good_steps").as_i64(0);
   policy.scaler.hysteresis_left = scaler.at("hysteresis_left").as_i64();
+  policy.staleness = parse_staleness(root.at("staleness"));
   for (const json::Node& facts : root.at("pending").items())
     policy.pending.push_back({facts.at("step").as_i64(1) - 1, facts.at("nonfinite").as_bool(),
                               facts.double_or("loss", std::numeric_limits<double>::quiet_NaN()),
@@ -89,7 +110,7 @@ json::Value render_state(const RunState& state, const FileSums& files) {
                            {"since_step", policy.since_step},
                            {"zero_until_step", policy.zero_until_step}}},
       {"pending", render_pending(policy.pending)},
-      {"staleness", json::Object{}},  // the policy has no further state
+      {"staleness", render_staleness(policy.staleness)},
       {"loss_scaler", json::Object{{"scale", policy.scaler.scale},
                                    {"good_steps", policy.scaler.good_steps},
                                    {"hysteresis_left", policy.scaler.hysteresis_left}}},

@@ -71,9 +71,10 @@ std::optional<std::string> smaller_micro_batch(TrainSetup& setup) {
                      setup.micro_batches);
 }
 
-std::optional<std::string> synchronous(TrainSetup& setup) {
-  if (std::exchange(setup.policy.schedule, Schedule::synchronous) == Schedule::synchronous) return {};
-  return "zero_optimization.offload_optimizer.schedule: \"synchronous\"";
+std::optional<std::string> no_delay(TrainSetup& setup) {
+  if (setup.policy.schedule != Schedule::delayed) return {};
+  setup.policy.schedule = Schedule::exact;
+  return "zero_optimization.offload_optimizer.schedule: \"exact\"";
 }
 
 std::optional<std::string> compact_moments(TrainSetup& setup) {
@@ -83,8 +84,8 @@ std::optional<std::string> compact_moments(TrainSetup& setup) {
 }
 
 /// In the order in which they are offered: what costs least first.
-constexpr Knob kKnobs[] = {recompute,           offload,     one_micro_batch_at_a_time,
-                           smaller_micro_batch, synchronous, compact_moments};
+constexpr Knob kKnobs[] = {recompute,           offload,  one_micro_batch_at_a_time,
+                           smaller_micro_batch, no_delay, compact_moments};
 
 bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& table) {
   const MemoryPlan one = plan_memory(a, table), other = plan_memory(b, table);

@@ -5,12 +5,13 @@
 namespace tandem {
 
 GradStream::GradStream(const TrainSetup& setup, const ParamTable& table, Device& device, Slots& slots,
-                       Stream& d2h)
+                       Stream& d2h, OnLanding on_landing)
     : setup_(setup),
       table_(table),
       ops_(device.ops()),
       slots_(slots),
       d2h_(d2h),
+      on_landing_(std::move(on_landing)),
       open_(static_cast<size_t>(table.block_count())) {
   const BucketPlan plan = plan_buckets(setup, table);
   memory_ = device.allocate(plan.bytes(setup.dtype), "gradients");
@@ -33,7 +34,6 @@ GradStream::GradStream(const TrainSetup& setup, const ParamTable& table, Device&
 void GradStream::begin(int64_t step, Tensor scalars) {
   step_ = step;
   scalars_ = scalars;
-  landed_.clear();
   for (Open& open : open_) {
     ASSERT(open.uses.empty(), "a gradient bucket is still open at the start of step {}", step);
     open = Open{};
@@ -96,15 +96,8 @@ void GradStream::finish(BlockId block, Open& open, Stream& stream) {
     d2h_.copy(slot.memory, rounded);
     first.sent = done = d2h_.record();
   }
-  landed_.push_back({block, done});
   for (Bucket& bucket : open.uses) pool(block).push_back(std::move(bucket));
-}
-
-std::vector<Landed> GradStream::landed() {
-  const auto trained =
-      std::ranges::count_if(table_.blocks(), [](const BlockSpec& block) { return block.trained > 0; });
-  ASSERT(std::ssize(landed_) == trained, "{} of {} gradients have closed", landed_.size(), trained);
-  return std::move(landed_);
+  on_landing_(block, done);
 }
 
 size_t GradStream::bytes_per_step() const {

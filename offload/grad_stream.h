@@ -2,6 +2,7 @@
 // From the accumulators of backward to the optimizer's slots: buckets, the one rounding, the norm's parts,
 // the way to the host.
 #include <deque>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -12,24 +13,20 @@
 
 namespace tandem {
 
-/// One gradient that has landed in its slot once the fence has passed.
-struct Landed {
-  BlockId block = 0;
-  Fence fence;
-};
+/// Told of every gradient as it is sent on its way: it has landed in its slot once the fence has passed.
+using OnLanding = std::function<void(BlockId block, const Fence& landed)>;
 
 /// Used by the main thread only.
 class GradStream : public GradSink {
  public:
-  GradStream(const TrainSetup& setup, const ParamTable& table, Device& device, Slots& slots, Stream& d2h);
+  GradStream(const TrainSetup& setup, const ParamTable& table, Device& device, Slots& slots, Stream& d2h,
+             OnLanding on_landing);
 
   /// Starts a step. scalars: [2 * blocks] f64 on the device, gets (sum of squares, non-finite count) of each
   /// block.
   void begin(int64_t step, Tensor scalars);
   [[nodiscard]] Tensor open(BlockId block, Stream& stream) override;
   void close(BlockId block, Stream& stream) override;
-  /// Where the step's gradients land, in the order in which they closed. All trained blocks have closed.
-  [[nodiscard]] std::vector<Landed> landed();
   /// Bytes sent to the host by one step.
   [[nodiscard]] size_t bytes_per_step() const;
 
@@ -52,10 +49,10 @@ class GradStream : public GradSink {
   Ops& ops_;
   Slots& slots_;
   Stream& d2h_;
+  const OnLanding on_landing_;
   Buffer memory_;
   std::deque<Bucket> layer_pool_, vocab_pool_;
   std::vector<Open> open_;
-  std::vector<Landed> landed_;
   int64_t step_ = 0;
   Tensor scalars_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "cpu_adam/adam.h"
 #include "cpu_adam/host_reduce.h"
@@ -13,44 +14,94 @@ namespace {
 constexpr int64_t kRemembered = 8;  // decisions: more than steps are ever in flight
 }
 
-Optimizer::Optimizer(const Parts& parts, const Progress& start) : parts_(parts), progress_(start) {}
+std::vector<BlockId> update_order(Schedule schedule, const ParamTable& table) {
+  std::vector<BlockId> order;
+  for (BlockId block = 0; block < table.block_count(); ++block)
+    if (table.block(block).trained > 0) order.push_back(block);
+  if (schedule != Schedule::exact) std::ranges::reverse(order);
+  return order;
+}
+
+std::vector<std::string> Optimizer::lane_names(const TrainSetup& setup, const ParamTable& table) {
+  std::vector<std::string> names{"optimizer"};
+  if (setup.updates_early())
+    for (const BlockId block : update_order(setup.policy.schedule, table))
+      names.push_back("optimizer of " + table.block(block).name);
+  return names;
+}
+
+Optimizer::Optimizer(const Parts& parts, const Progress& start)
+    : parts_(parts),
+      order_(update_order(parts.setup.policy.schedule, parts.table)),
+      lane_of_(static_cast<size_t>(parts.table.block_count()), parts.lanes.front().get()),
+      progress_(start) {
+  if (parts.setup.updates_early())
+    for (size_t i = 0; i < order_.size(); ++i)
+      lane_of_[static_cast<size_t>(order_[i])] = parts.lanes.at(i + 1).get();
+}
 
 bool Optimizer::on_host(BlockId block) const {
   return parts_.setup.placement[static_cast<size_t>(block)] == Placement::host;
 }
 
-Fence Optimizer::enqueue(int64_t step, const LandedScalars& numbers, const Fence& numbers_landed,
-                         int64_t tokens, std::vector<Landed> landed) {
-  HostLane& lane = parts_.lane;
-  lane.range(fmt::format("update of step {}", step));
+void Optimizer::begin(int64_t step, int64_t tokens) {
+  step_ = step;
+  tokens_ = tokens;
+  landed_.clear();
+  for (const auto& lane : parts_.lanes) lane->range(fmt::format("update of step {}", step));
+  if (!parts_.setup.updates_early()) return;
+  const Decision foreseen = settle(step, tokens, true, 0);
+  const std::lock_guard lock(mutex_);
+  decisions_[step] = foreseen;
+}
+
+void Optimizer::landed(BlockId block, const Fence& fence) {
+  landed_[block] = fence;
+  if (parts_.setup.updates_early()) enqueue(block, fence);
+}
+
+Fence Optimizer::finish(const LandedScalars& numbers, const Fence& numbers_landed) {
+  ASSERT(landed_.size() == order_.size(), "{} of {} gradients have closed", landed_.size(), order_.size());
+  HostLane& lane = *parts_.lanes.front();
   lane.wait(numbers_landed);
-  lane.run({"decide", read_by_decision(step, numbers), {}, [this, step, numbers, tokens] {
+  lane.run({"decide", read_by_decision(numbers), {}, [this, step = step_, tokens = tokens_, numbers] {
               decide(step, numbers, tokens);
             }});
   Fence decided = lane.record();
-  for (const Landed& gradient : landed) {
-    on_host(gradient.block) ? enqueue_host(gradient.block, step, gradient.fence)
-                            : enqueue_device(gradient.block, step, gradient.fence);
-  }
+  if (!parts_.setup.updates_early())
+    for (const BlockId block : order_) enqueue(block, landed_.at(block));
   return decided;
 }
 
-/// The numbers, and the gradients, in which the first bad tensor is looked for.
-std::vector<Tensor> Optimizer::read_by_decision(int64_t step, const LandedScalars& numbers) const {
+/// The numbers; and the gradients, in which the first bad tensor is looked for, unless Adam may have been
+/// there first.
+std::vector<Tensor> Optimizer::read_by_decision(const LandedScalars& numbers) const {
   std::vector<Tensor> reads{numbers.blocks, numbers.losses};
-  for (BlockId block = 0; block < parts_.table.block_count(); ++block)
-    if (on_host(block) && parts_.table.block(block).trained > 0)
-      reads.push_back(parts_.slots.gradient(block, step));
+  for (const BlockId block : order_)
+    if (on_host(block) && !parts_.setup.updates_early()) reads.push_back(parts_.slots.gradient(block, step_));
   return reads;
+}
+
+/// What a gradient of that norm comes to. Loss and prediction are still to be set.
+Decision Optimizer::settle(int64_t step, int64_t tokens, bool finite, double grad_norm) const {
+  const TrainSetup& setup = parts_.setup;
+  const Progress progress = this->progress();
+  Decision d;
+  d.step = step;
+  d.tokens = tokens;
+  d.loss_scale = parts_.policy.scale(step);
+  d.grad_norm = grad_norm;
+  d.skipped = !finite || tokens == 0;
+  d.clip_coef = setup.clip > 0 && !d.skipped ? std::min(1.0, setup.clip / (grad_norm + 1e-6)) : 1.0;
+  d.lr = setup.lr(progress.updates);
+  d.updates = progress.updates + (d.skipped ? 0 : 1);
+  if (!d.skipped) d.scalars = adam_scalars(setup.adam, d.lr, d.updates, d.clip_coef, d.loss_scale);
+  return d;
 }
 
 void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t tokens) {
   const TrainSetup& setup = parts_.setup;
   const auto number = [&](Tensor from, int64_t i) { return parts_.device.read(Scalar{from.flat(i, 1)}); };
-  Decision d;
-  d.step = step;
-  d.tokens = tokens;
-  d.loss_scale = parts_.policy.scale(step);
   double squares = 0, loss = 0;
   BlockId first_bad = -1;
   for (BlockId block = 0; block < parts_.table.block_count(); ++block) {
@@ -58,25 +109,18 @@ void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t token
     if (first_bad < 0 && number(numbers.blocks, 2 * block + 1) > 0) first_bad = block;
   }
   for (int64_t m = 0; m < setup.micro_batches; ++m) loss += number(numbers.losses, m);
+  Decision d = settle(step, tokens, first_bad < 0, std::sqrt(squares) / parts_.policy.scale(step));
   d.loss = tokens > 0 ? loss / static_cast<double>(tokens) : 0.0;
-  d.grad_norm = std::sqrt(squares) / d.loss_scale;
-  d.skipped = first_bad >= 0 || tokens == 0;
-  d.clip_coef = setup.clip > 0 && !d.skipped ? std::min(1.0, setup.clip / (d.grad_norm + 1e-6)) : 1.0;
-
-  Progress progress = this->progress();
-  d.lr = setup.lr(progress.updates);
-  progress.updates += d.skipped ? 0 : 1;
-  progress.skipped += d.skipped ? 1 : 0;
-  progress.skipped_in_a_row = first_bad >= 0 ? progress.skipped_in_a_row + 1 : 0;
-  d.updates = progress.updates;
-  if (!d.skipped) d.scalars = adam_scalars(setup.adam, d.lr, d.updates, d.clip_coef, d.loss_scale);
   {
     const std::lock_guard lock(mutex_);
-    progress_ = progress;
+    progress_.updates = d.updates;
+    progress_.skipped += d.skipped ? 1 : 0;
+    progress_.skipped_in_a_row = first_bad >= 0 ? progress_.skipped_in_a_row + 1 : 0;
     decisions_[step] = d;
   }
   if (first_bad >= 0) refuse_nonfinite(d, first_bad);
-  parts_.policy.decided({step, first_bad >= 0, d.loss, d.loss_scale});
+  parts_.policy.decided(
+      {step, first_bad >= 0, tokens > 0 ? d.loss : std::numeric_limits<double>::quiet_NaN(), d.loss_scale});
 
   const std::lock_guard lock(mutex_);
   if (!d.skipped && parts_.policy.read_late_only(step + 1)) decisions_[step].prediction = setup.prediction;
@@ -99,7 +143,7 @@ void Optimizer::refuse_nonfinite(const Decision& d, BlockId first_bad) const {
 }
 
 std::string Optimizer::first_bad_tensor(BlockId block, int64_t step) const {
-  if (!on_host(block)) return parts_.table.block(block).name;
+  if (!on_host(block) || parts_.setup.updates_early()) return parts_.table.block(block).name;
   const Tensor gradient = parts_.slots.gradient(block, step);
   const auto bad = [&](int64_t i) {
     switch (gradient.dtype()) {
@@ -122,13 +166,17 @@ Decay Optimizer::decay_of(bool decays) const {
   return parts_.setup.adam.decoupled ? Decay::decoupled : Decay::l2;
 }
 
-void Optimizer::enqueue_host(BlockId block, int64_t step, const Fence& landed) {
-  HostLane& lane = parts_.lane;
-  const BlockStates& states = parts_.states.block(block);
+/// Behind the decision, or on a lane that has nothing to do with it.
+void Optimizer::enqueue(BlockId block, const Fence& landed) {
+  HostLane& lane = *lane_of_[static_cast<size_t>(block)];
+  lane.wait(landed);
+  on_host(block) ? enqueue_host(lane, block, step_) : enqueue_device(lane, block, step_);
+}
+
+void Optimizer::enqueue_host(HostLane& lane, BlockId block, int64_t step) {
   const Tensor slot = parts_.slots.gradient(block, step);
   const std::string name = parts_.table.block(block).name;
-  lane.wait(landed);
-  std::vector<Tensor> touched = states.planes();
+  std::vector<Tensor> touched = parts_.states.block(block).planes();
   touched.push_back(slot);
   lane.run(
       {"adam " + name, touched, touched, [this, block, step, slot] { update_on_host(block, step, slot); }});
@@ -166,20 +214,18 @@ void Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
   }
 }
 
-/// The scalars are known only once the decision is made, so the launch itself is work of the lane.
-void Optimizer::enqueue_device(BlockId block, int64_t step, const Fence& landed) {
+/// The launch itself is work of the lane: when the scalars are known, and in the order of its turns.
+void Optimizer::enqueue_device(HostLane& lane, BlockId block, int64_t step) {
   const Tensor slot = parts_.slots.gradient(block, step);
-  parts_.lane.run(
-      {"launch adam " + parts_.table.block(block).name, {}, {}, [this, block, step, slot, landed] {
-         update_on_device(block, step, slot, landed);
-       }});
+  lane.run({"launch adam " + parts_.table.block(block).name, {}, {}, [this, block, step, slot] {
+              update_on_device(block, step, slot);
+            }});
 }
 
-void Optimizer::update_on_device(BlockId block, int64_t step, Tensor slot, const Fence& landed) {
+void Optimizer::update_on_device(BlockId block, int64_t step, Tensor slot) {
   const Decision d = decision(step);
   const BlockStates& states = parts_.states.block(block);
   Stream& stream = parts_.device_adam;
-  stream.wait(landed);
   if (d.skipped) {
     parts_.device.ops().round_weights(stream, slot, states.master);
   } else {

@@ -1,7 +1,8 @@
 #pragma once
-// The update of one step: the decision (norm, clip, skip, lr, t), made once, then Adam block by block, on the
+// The update of one step: the decision (norm, clip, skip, lr, t), made once, and Adam block by block, on the
 // host or launched on the device, each followed by the publication of the block's next version.
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -10,7 +11,6 @@
 #include "core/device/device.h"
 #include "core/device/ops.h"
 #include "core/device/workers.h"
-#include "offload/grad_stream.h"
 #include "offload/optimizer_states.h"
 #include "offload/setup.h"
 #include "offload/slots.h"
@@ -47,15 +47,25 @@ struct LandedScalars {
   Tensor losses;  // [micro-batches] f64
 };
 
+/// The trained blocks, first the one that is updated first of those that could be. In `exact` the next
+/// forward waits for them in its order; as gradients land in the order of backward, that is also: the newest
+/// landed first. In the others backward's order.
+std::vector<BlockId> update_order(Schedule schedule, const ParamTable& table);
+
+/// Its calls but decision(), progress() and work() are the main thread's.
 class Optimizer {
  public:
+  /// The lanes that it needs, which take turns: the first for decisions. Where updates begin before all
+  /// gradients have landed one for each block follows, so that whichever has landed can go ahead of others.
+  static std::vector<std::string> lane_names(const TrainSetup& setup, const ParamTable& table);
+
   /// Everything it works with; all outlive it.
   struct Parts {
     const TrainSetup& setup;
     const ParamTable& table;
     Device& device;
     Workers& workers;
-    HostLane& lane;
+    const std::vector<std::unique_ptr<HostLane>>& lanes;
     Stream& device_adam;
     StepPolicy& policy;
     Slots& slots;
@@ -64,10 +74,14 @@ class Optimizer {
   };
   Optimizer(const Parts& parts, const Progress& start);
 
-  /// Enqueues decision and update of a step. The numbers are there once numbers_landed has passed; tokens:
-  /// trained tokens of the window. Returns the moment of the decision.
-  Fence enqueue(int64_t step, const LandedScalars& numbers, const Fence& numbers_landed, int64_t tokens,
-                std::vector<Landed> landed);
+  /// A step begins; tokens: trained tokens of its window. Where updates begin before the decision, all steps
+  /// before it have been decided.
+  void begin(int64_t step, int64_t tokens);
+  /// The block's gradient of the step is in its slot once the fence has passed.
+  void landed(BlockId block, const Fence& fence);
+  /// All gradients have been announced; the step's numbers are there once numbers_landed has passed. What is
+  /// left to enqueue of decision and updates is enqueued. Returns the moment of the decision.
+  [[nodiscard]] Fence finish(const LandedScalars& numbers, const Fence& numbers_landed);
   /// The decision about a step whose fence the caller has waited for.
   [[nodiscard]] Decision decision(int64_t step) const;
   /// After all that has been decided.
@@ -81,18 +95,25 @@ class Optimizer {
 
  private:
   [[nodiscard]] bool on_host(BlockId block) const;
-  [[nodiscard]] std::vector<Tensor> read_by_decision(int64_t step, const LandedScalars& numbers) const;
+  [[nodiscard]] std::vector<Tensor> read_by_decision(const LandedScalars& numbers) const;
+  [[nodiscard]] Decision settle(int64_t step, int64_t tokens, bool finite, double grad_norm) const;
   void decide(int64_t step, const LandedScalars& numbers, int64_t tokens);
   void refuse_nonfinite(const Decision& decision, BlockId first_bad) const;
   [[nodiscard]] std::string first_bad_tensor(BlockId block, int64_t step) const;
-  void enqueue_host(BlockId block, int64_t step, const Fence& landed);
-  void enqueue_device(BlockId block, int64_t step, const Fence& landed);
+  void enqueue(BlockId block, const Fence& landed);
+  void enqueue_host(HostLane& lane, BlockId block, int64_t step);
+  void enqueue_device(HostLane& lane, BlockId block, int64_t step);
   void update_on_host(BlockId block, int64_t step, Tensor slot);
   void update_elements(const Decision& decision, BlockId block, Tensor slot);
-  void update_on_device(BlockId block, int64_t step, Tensor slot, const Fence& landed);
+  void update_on_device(BlockId block, int64_t step, Tensor slot);
   [[nodiscard]] Decay decay_of(bool decays) const;
 
   const Parts parts_;
+  const std::vector<BlockId> order_;
+  std::vector<HostLane*> lane_of_;  ///< of each block
+  int64_t step_ = 0, tokens_ = 0;   ///< of the step that began last
+  std::map<BlockId, Fence> landed_;
+
   mutable std::mutex mutex_;
   Progress progress_;
   std::map<int64_t, Decision> decisions_;  ///< the last few

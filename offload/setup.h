@@ -52,6 +52,13 @@ struct TrainSetup {
   [[nodiscard]] StateFormat format(BlockId block) const {
     return placement.at(static_cast<size_t>(block)) == Placement::host ? states : StateFormat{};
   }
+  /// `exact`, where no decision can change what is done with a gradient: a non-finite one ends the run, none
+  /// is clipped, and the scale is fixed. Then a block is updated as soon as its gradient has landed; else
+  /// when the step has been decided.
+  [[nodiscard]] bool updates_early() const {
+    return policy.schedule == Schedule::exact && clip == 0 && dtype != DType::f16 &&
+           on_nonfinite == OnNonfinite::stop;
+  }
   /// Gradient slots of a block: a second one where a version may wait for its upload while the next gradient
   /// lands.
   [[nodiscard]] int slots() const { return policy.schedule == Schedule::delayed ? 2 : 1; }

@@ -1,6 +1,8 @@
 #include "offload/step_policy.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "core/base/error.h"
 
@@ -21,6 +23,7 @@ StepPolicy::StepPolicy(const PolicyOptions& options, const PolicyState& start)
   if (!start.pending.empty()) used_until_ = start.pending.front().step - 1;
   for (const StepFacts& facts : start.pending) facts_[facts.step] = facts;
   now_.pending.clear();
+  if (options_.staleness_limit == 0) now_.staleness = {};
   steps_[start.step - 1] = Step{start.lag, start.scaler.scale, now_, used_until_};
   advance();
 }
@@ -56,12 +59,27 @@ void StepPolicy::advance() {
   }
 }
 
-/// Lets one finished step act on the scaler and, if it overflowed, on the lag of the steps from now_.step on.
+/// Lets one finished step act on the scaler and, if it overflowed or the loss has risen too far, on the lag
+/// of the steps from now_.step on.
 void StepPolicy::use(const StepFacts& facts) {
   LossScaler scaler(options_.loss_scale, now_.scaler);
   scaler.update(facts.nonfinite, facts.scale == scaler.scale());
   now_.scaler = scaler.state();
-  if (facts.nonfinite) now_.zero_until_step = now_.step + options_.warmup_steps;
+  const bool stale = options_.staleness_limit > 0 && passes_limit(facts.loss);
+  if (facts.nonfinite || stale) now_.zero_until_step = now_.step + options_.warmup_steps;
+}
+
+/// Takes in one more loss. True if the mean of the last ones is too far above the lowest such mean before it.
+bool StepPolicy::passes_limit(double loss) {
+  StalenessState& state = now_.staleness;
+  if (!std::isfinite(loss)) return false;
+  state.losses.push_back(loss);
+  if (state.losses.size() > kStalenessWindow) state.losses.pop_front();
+  if (state.losses.size() < kStalenessWindow) return false;
+  const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) / kStalenessWindow;
+  const double lowest = std::min(state.lowest.value_or(mean), mean);
+  state.lowest = lowest;
+  return mean > lowest + options_.staleness_limit;
 }
 
 const StepPolicy::Step& StepPolicy::at(int64_t step) const {
@@ -82,6 +100,7 @@ int64_t StepPolicy::waits_for(int64_t step) const {
 }
 
 int StepPolicy::lag(int64_t step) const {
+  if (options_.schedule != Schedule::delayed) return 0;
   const std::lock_guard lock(mutex_);
   return at(step).lag;
 }

@@ -2,8 +2,10 @@
 // Which version a step reads and which loss scale it uses: pure functions of the configuration, the step and
 // what earlier steps turned out to be. Nothing here depends on timing.
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "core/run/loss_scale.h"
@@ -12,6 +14,7 @@ namespace tandem {
 
 enum class Schedule : uint8_t {
   synchronous,  ///< lag 0; the next step waits for the whole update
+  exact,        ///< lag 0; the next step waits block by block
   delayed,      ///< lag 1 after a warm-up: the update of step i runs behind step i + 1
 };
 
@@ -19,13 +22,25 @@ struct PolicyOptions {
   Schedule schedule = Schedule::synchronous;
   int64_t warmup_steps = 40;  ///< delayed: steps at lag 0 at the start, and again after an overflow
   LossScaleConfig loss_scale{.fixed = 1};
+  double staleness_limit =
+      0;  ///< delayed: nats by which the loss may rise before lag is 0 for as long; 0 = off
+};
+
+/// Steps over whose losses the staleness limit takes means.
+constexpr size_t kStalenessWindow = 20;
+
+/// What the staleness limit remembers; nothing where it is off.
+struct StalenessState {
+  std::deque<double> losses;     ///< of the last kStalenessWindow steps that had a finite one, oldest first
+  std::optional<double> lowest;  ///< of their means so far; none until a window was full
+  friend bool operator==(const StalenessState&, const StalenessState&) = default;
 };
 
 /// What a finished step turned out to be, as far as later steps look at it.
 struct StepFacts {
   int64_t step = 0;
   bool nonfinite = false;
-  double loss = 0;
+  double loss = 0;   ///< mean; NaN where nothing was trained
   double scale = 1;  ///< the loss scale that its gradient carried
 };
 
@@ -36,6 +51,7 @@ struct PolicyState {
   int64_t since_step = 0;       ///< the lag has been that since this step
   int64_t zero_until_step = 0;  ///< lag 0 before this step
   LossScaleState scaler;
+  StalenessState staleness;
   std::vector<StepFacts> pending;  ///< known, in step order, but not to be used by `step` yet
 };
 
@@ -52,6 +68,7 @@ class StepPolicy {
   [[nodiscard]] bool knows(int64_t step) const;
   /// The step whose facts lag(step) and scale(step) wait for; negative: none. lag(step - 1) must be known.
   [[nodiscard]] int64_t waits_for(int64_t step) const;
+  /// Known before any fact where the schedule never delays.
   [[nodiscard]] int lag(int64_t step) const;
   [[nodiscard]] double scale(int64_t step) const;
   /// The version that the step's forward reads: max(0, step - lag(step)).
@@ -76,6 +93,7 @@ class StepPolicy {
   [[nodiscard]] const Step& at(int64_t step) const;
   void advance();
   void use(const StepFacts& facts);
+  [[nodiscard]] bool passes_limit(double loss);
   const PolicyOptions options_;
   mutable std::mutex mutex_;
   PolicyState now_;  ///< before the first step that is not known yet, without its pending facts

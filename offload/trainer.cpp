@@ -71,11 +71,12 @@ class Trainer::Impl {
         upload_(device.stream("h2d_upload", Purpose::h2d)),
         fetch_(device.stream("h2d_fetch", Purpose::h2d)),
         device_adam_(device.stream("device_adam", Purpose::adam)),
-        lane_(device.lane("optimizer", Purpose::adam)),
+        lanes_(device.lanes(Optimizer::lane_names(setup_, table), Purpose::adam)),
         policy_(setup.policy, start.policy),
         slots_(states_.slots()),
         arena_(device, device.allocate(plan_.device.at("activations"), "activations"), *compute_),
-        grads_(setup_, table, device, slots_, *d2h_),
+        grads_(setup_, table, device, slots_, *d2h_,
+               [this](BlockId block, const Fence& landed) { optimizer_->landed(block, landed); }),
         model_(setup.arch, table, device, host, setup.dtype, setup.length, *compute_),
         start_(start.policy.step),
         next_(start.policy.step),
@@ -85,15 +86,15 @@ class Trainer::Impl {
                                          lease_uses(setup_, table), policy_.read(start_), start_, Fence{});
     source_ = std::make_unique<ResidentWeights>(*ring_);
     optimizer_ =
-        std::make_unique<Optimizer>(Optimizer::Parts{setup_, table, device, workers, *lane_, *device_adam_,
+        std::make_unique<Optimizer>(Optimizer::Parts{setup_, table, device, workers, lanes_, *device_adam_,
                                                      policy_, slots_, *ring_, states_},
                                     start.progress);
   }
 
-  /// Work in flight refers to everything above, so the streams end first, the lane before those that it
-  /// enqueues on.
+  /// Work in flight refers to everything above, so the streams end first, the lanes before those that they
+  /// enqueue on.
   ~Impl() {
-    lane_.reset();
+    lanes_.clear();
     for (auto* stream : {&device_adam_, &compute_, &d2h_, &upload_, &fetch_}) stream->reset();
   }
 
@@ -128,6 +129,7 @@ class Trainer::Impl {
     enter();
     const int64_t version = ring_->version();
     const auto [batches, trained] = fetch(batch, setup_.micro_batches * setup_.micro_batch);
+    optimizer_->begin(next_, trained);
     const Tensor numbers = scalar_set(scalars_.device);
     const Tensor losses = numbers.flat(2 * table_.block_count(), setup_.micro_batches);
     compute_->fill_zero(numbers);
@@ -141,7 +143,7 @@ class Trainer::Impl {
       model_.backward(group, std::move(kept), version, grad_scale, *source_, grads_, *compute_,
                       losses.flat(g * setup_.group(), setup_.group()));
     }
-    finish_step(trained);
+    finish_step();
   }
 
   std::optional<StepReport> take_report() {
@@ -163,7 +165,7 @@ class Trainer::Impl {
 
   void quiesce() {
     if (next_ > start_) decided_.at(next_ - 1).wait();
-    lane_->record().wait();
+    for (const auto& lane : lanes_) lane->record().wait();
     for (Stream* stream : {device_adam_.get(), upload_.get(), fetch_.get(), d2h_.get(), compute_.get()})
       stream->record().wait();
     ring_->expect_quiet(next_);
@@ -317,15 +319,14 @@ class Trainer::Impl {
             std::count_if(in.targets.begin(), in.targets.end(), [](int32_t target) { return target >= 0; })};
   }
 
-  void finish_step(int64_t trained) {
+  void finish_step() {
     const Fence end = compute_->record();
     const Tensor landed = scalar_set(scalars_.host);
     d2h_->wait(end);
     d2h_->copy(landed, scalar_set(scalars_.device));
     const int64_t blocks = table_.block_count();
-    decided_[next_] = optimizer_->enqueue(
-        next_, {landed.flat(0, 2 * blocks), landed.flat(2 * blocks, setup_.micro_batches)}, d2h_->record(),
-        trained, grads_.landed());
+    decided_[next_] = optimizer_->finish(
+        {landed.flat(0, 2 * blocks), landed.flat(2 * blocks, setup_.micro_batches)}, d2h_->record());
     const int64_t set_bytes = 2 * setup_.micro_batches * setup_.tokens_per_micro_batch() * 4;
     const bool uploaded = ring_->version() != last_version_;
     last_version_ = ring_->version();
@@ -353,7 +354,7 @@ class Trainer::Impl {
   OptimizerStates states_;
   Twin batches_, scalars_;
   std::unique_ptr<Stream> compute_, d2h_, upload_, fetch_, device_adam_;
-  std::unique_ptr<HostLane> lane_;
+  std::vector<std::unique_ptr<HostLane>> lanes_;
   StepPolicy policy_;
   Slots slots_;
   Arena arena_;

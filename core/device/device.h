@@ -143,7 +143,16 @@ class Device {
   [[nodiscard]] virtual Pin pin(std::span<std::byte> host) = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> stream(std::string_view name, Purpose purpose,
                                                        int priority = 0) = 0;
-  [[nodiscard]] virtual std::unique_ptr<HostLane> lane(std::string_view name, Purpose purpose) = 0;
+  /// One lane for each name. They take turns on one thread, so at most one task of them runs at a time; which
+  /// lane is next is decided when the thread is free: it stays with a lane until that has nothing more or
+  /// must wait, then goes to the first one, in the order of the names, whose next piece of work may run. Only
+  /// fences order the work of one lane against that of another.
+  [[nodiscard]] virtual std::vector<std::unique_ptr<HostLane>> lanes(std::span<const std::string> names,
+                                                                     Purpose purpose) = 0;
+  /// A lane with a thread of its own.
+  [[nodiscard]] std::unique_ptr<HostLane> lane(std::string name, Purpose purpose) {
+    return std::move(lanes({&name, 1}, purpose).front());
+  }
   [[nodiscard]] virtual std::shared_ptr<FencePromise> promise(std::string name) = 0;
   [[nodiscard]] virtual Ops& ops() = 0;
   /// A landed scalar. The caller is ordered after the copy that wrote it (a fence it waited on, or its lane

@@ -61,12 +61,13 @@ struct Config {
 
   struct OffloadOptimizer {
     enum class Device : uint8_t { none, cpu };
-    enum class Schedule : uint8_t { synchronous, delayed };
+    enum class Schedule : uint8_t { synchronous, exact, delayed };
     enum class Correction : uint8_t { none, predict };
     Device device = Device::none;
     bool pin_memory = true;
     Schedule schedule = Schedule::synchronous;  ///< synchronous where device is none
-    int64_t warmup_steps = 0;                   ///< at lag 0, before delayed and after an overflow
+    int64_t warmup_steps = 0;    ///< at lag 0, before delayed and after an overflow or a risen loss
+    double staleness_limit = 0;  ///< nats that the loss may rise under delayed; 0 = off
     Correction correction = Correction::predict;
     double prediction = 0;
     MasterFormat masters = MasterFormat::fp32;  ///< fp32 where device is none

@@ -154,16 +154,19 @@ std::vector<Field> zero_fields() {
        .origin = kDeepSpeed, .slot = MEMBER(offload_optimizer.pin_memory),
        .meaning = "false: pageable staging memory"},
       {.key = "zero_optimization.offload_optimizer.schedule", .kind = Kind::choice,
-       .fallback = "\"synchronous\"", .choices = {"synchronous", "delayed"}, .later_choices = {"exact"},
+       .fallback = "\"exact\"", .choices = {"synchronous", "exact", "delayed"},
        .slot = MEMBER(offload_optimizer.schedule),
-       .meaning = "synchronous: nothing overlaps; delayed: the optimizer and both transfers of a step run "
-                  "behind the next step, which computes with weights one update older"},
+       .meaning = "synchronous: nothing overlaps; exact: the same bits, but the next step waits block by "
+                  "block, and without gradient_clipping and fp16 and with train.on_nonfinite \"stop\" updates "
+                  "begin as gradients arrive; delayed: the optimizer and both transfers of a step run behind "
+                  "the next step, which computes with weights one update older"},
       {.key = "zero_optimization.offload_optimizer.warmup_steps", .kind = Kind::integer, .fallback = "40",
        .range = at_least(0), .slot = MEMBER(offload_optimizer.warmup_steps),
-       .meaning = "steps without delay before delayed begins, and after an overflow"},
+       .meaning = "steps without delay before delayed begins, and after an overflow or by staleness_limit"},
       {.key = "zero_optimization.offload_optimizer.staleness_limit", .kind = Kind::real, .fallback = "0",
-       .range = at_least(0), .later = true,
-       .meaning = "back to no delay when the loss rises by this many nats; 0 = off"},
+       .range = at_least(0), .slot = MEMBER(offload_optimizer.staleness_limit),
+       .meaning = "delayed only: no delay for warmup_steps steps once the mean loss of the last 20 known steps "
+                  "is above the lowest such mean by more than this many nats; 0 = off"},
       {.key = "zero_optimization.offload_optimizer.correction", .kind = Kind::choice,
        .fallback = "\"predict\"", .choices = {"none", "predict"},
        .slot = MEMBER(offload_optimizer.correction),

@@ -148,7 +148,7 @@ void resolve_offload(Reading& reading) {
   if (!reading.given(kDevice) && (legacy || reading.given(kOffload))) offload.device = Device::cpu;
   if (offload.device == Device::none && offload.schedule != Config::OffloadOptimizer::Schedule::synchronous) {
     offload.schedule = Config::OffloadOptimizer::Schedule::synchronous;
-    reading.ignore(kSchedule, "nothing is offloaded");
+    if (reading.given(kSchedule)) reading.ignore(kSchedule, "nothing is offloaded");
   }
   check_formats(reading);
   constexpr std::string_view kParam = "zero_optimization.offload_param";

@@ -39,7 +39,7 @@ class ChaosRuntime final : public Runtime {
   bool run_one(Lock& lock) {
     std::vector<WorkQueue*> runnable;
     for (WorkQueue* queue : queues_)
-      if (queue->running == nullptr && queue->runnable()) runnable.push_back(queue);
+      if (queue->runner->running == nullptr && queue->runnable()) runnable.push_back(queue);
     if (runnable.empty()) return false;
     WorkQueue* outer = here_;  // a task that blocks on a promise
     here_ = runnable[random_() % runnable.size()];

@@ -132,8 +132,13 @@ std::unique_ptr<Stream> HostDevice::stream(std::string_view name, Purpose purpos
   return std::make_unique<HostStream>(runtime_, memory_, name, purpose);
 }
 
-std::unique_ptr<HostLane> HostDevice::lane(std::string_view name, Purpose purpose) {
-  return std::make_unique<HostTaskLane>(runtime_, memory_, name, purpose);
+std::vector<std::unique_ptr<HostLane>> HostDevice::lanes(std::span<const std::string> names,
+                                                         Purpose purpose) {
+  const auto runner = std::make_shared<Runner>(purpose);
+  std::vector<std::unique_ptr<HostLane>> lanes;
+  for (const std::string& name : names)
+    lanes.push_back(std::make_unique<HostTaskLane>(runtime_, memory_, name, runner));
+  return lanes;
 }
 
 std::shared_ptr<FencePromise> HostDevice::promise(std::string name) {

@@ -26,8 +26,9 @@ struct HostDeviceOptions {
 
 using OpsFactory = std::function<std::unique_ptr<Ops>(KernelQueue&)>;
 
-/// The CPU as a device: streams are threads (or, in chaos, queues on the calling thread), and device memory
-/// can't be touched at the addresses that tensors carry. What a GPU would answer with silence is an error:
+/// The CPU as a device: streams are threads (or, in chaos, queues on the calling thread; then lanes that take
+/// turns do so in any order), and device memory can't be touched at the addresses that tensors carry. What a
+/// GPU would answer with silence is an error:
 ///
 /// - OrderError (with check_order): an access that is not ordered after one that it conflicts with. A host
 ///   thread is ordered after what it waited for (Fence::wait, recorded()), never by having seen passed().
@@ -47,7 +48,8 @@ class HostDevice final : public Device, public KernelQueue {
   [[nodiscard]] Buffer allocate(size_t bytes, std::string_view scope) override;
   [[nodiscard]] Pin pin(std::span<std::byte> host) override;
   [[nodiscard]] std::unique_ptr<Stream> stream(std::string_view name, Purpose purpose, int priority) override;
-  [[nodiscard]] std::unique_ptr<HostLane> lane(std::string_view name, Purpose purpose) override;
+  [[nodiscard]] std::vector<std::unique_ptr<HostLane>> lanes(std::span<const std::string> names,
+                                                             Purpose purpose) override;
   [[nodiscard]] std::shared_ptr<FencePromise> promise(std::string name) override;
   [[nodiscard]] Ops& ops() override;
   [[nodiscard]] double read(const Scalar& scalar) override;

@@ -5,8 +5,10 @@
 namespace tandem::gpu {
 
 StreamCore::StreamCore(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceMemory> memory,
-                       std::string_view name, Purpose purpose, bool lane)
-    : runtime_(std::move(runtime)), memory_(std::move(memory)), queue_(std::string(name), purpose, lane) {
+                       std::string_view name, bool lane, std::shared_ptr<Runner> runner)
+    : runtime_(std::move(runtime)),
+      memory_(std::move(memory)),
+      queue_(std::string(name), lane, std::move(runner)) {
   runtime_->open(queue_);
 }
 

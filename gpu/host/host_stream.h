@@ -12,7 +12,7 @@ namespace tandem::gpu {
 class StreamCore {
  public:
   StreamCore(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceMemory> memory, std::string_view name,
-             Purpose purpose, bool lane);
+             bool lane, std::shared_ptr<Runner> runner);
   ~StreamCore();
   StreamCore(const StreamCore&) = delete;
   StreamCore& operator=(const StreamCore&) = delete;
@@ -37,8 +37,8 @@ template <class Base>
 class CoreStream : public Base {
  public:
   CoreStream(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceMemory> memory, std::string_view name,
-             Purpose purpose, bool lane)
-      : core_(std::move(runtime), std::move(memory), name, purpose, lane) {}
+             bool lane, std::shared_ptr<Runner> runner)
+      : core_(std::move(runtime), std::move(memory), name, lane, std::move(runner)) {}
   [[nodiscard]] std::string_view name() const override { return core_.queue().name; }
   [[nodiscard]] Fence record() override { return core_.runtime().record(core_.queue()); }
   void wait(const Fence& fence) override { core_.runtime().wait(core_.queue(), fence); }
@@ -59,15 +59,15 @@ class HostStream final : public CoreStream<Stream> {
  public:
   HostStream(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceMemory> memory, std::string_view name,
              Purpose purpose)
-      : CoreStream(std::move(runtime), std::move(memory), name, purpose, false) {}
+      : CoreStream(std::move(runtime), std::move(memory), name, false, std::make_shared<Runner>(purpose)) {}
 };
 
 /// CPU work on host memory.
 class HostTaskLane final : public CoreStream<HostLane> {
  public:
   HostTaskLane(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceMemory> memory, std::string_view name,
-               Purpose purpose)
-      : CoreStream(std::move(runtime), std::move(memory), name, purpose, true) {}
+               std::shared_ptr<Runner> runner)
+      : CoreStream(std::move(runtime), std::move(memory), name, true, std::move(runner)) {}
   void run(HostTask task) override;
 };
 

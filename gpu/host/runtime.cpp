@@ -109,23 +109,25 @@ void Runtime::run_head(Lock& lock, WorkQueue& queue) {
   taken.splice(taken.begin(), queue.operations, queue.operations.begin());
   Operation& operation = taken.front();
   queue.running = &operation;
-  if (operation.source) queue.meter.starved_until(operation.queued, *operation.source);
+  queue.runner->running = &queue;
+  if (operation.source) queue.runner->meter.starved_until(operation.queued, *operation.source);
   switch (operation.kind) {
     case Operation::Kind::work:
       run_body(lock, queue, operation);
       break;
     case Operation::Kind::wait:
-      queue.meter.waited_until(steady_now(), operation.queued, operation.moment->when);
+      queue.runner->meter.waited_until(steady_now(), operation.queued, operation.moment->when);
       break;
     case Operation::Kind::record:
       pass(queue, *operation.moment);
       break;
   }
   queue.running = nullptr;
+  queue.runner->running = nullptr;
 }
 
 void Runtime::run_body(Lock& lock, WorkQueue& queue, Operation& operation) {
-  queue.meter.idle_until(steady_now());
+  queue.runner->meter.idle_until(steady_now());
   std::exception_ptr failure;
   lock.unlock();
   try {
@@ -135,13 +137,13 @@ void Runtime::run_body(Lock& lock, WorkQueue& queue, Operation& operation) {
   }
   operation.body = nullptr;  // what it holds may come back here when it goes
   lock.lock();
-  queue.meter.busy_until(steady_now());
+  queue.runner->meter.busy_until(steady_now());
   if (failure) fail_locked(lock, std::move(failure));
 }
 
 void Runtime::pass(WorkQueue& queue, Moment& moment) {
-  queue.meter.idle_until(steady_now());
-  moment.when = queue.meter.passed();
+  queue.runner->meter.idle_until(steady_now());
+  moment.when = queue.runner->meter.passed();
   moment.has_passed.store(true, std::memory_order_release);
   for (WorkQueue* other : queues_)
     if (!other->operations.empty() && other->operations.front().moment.get() == &moment) unblocked(*other);
@@ -167,7 +169,7 @@ Runtime::HostThread& Runtime::host_here() {
 
 Passed Runtime::past_here() {
   if (const WorkQueue* queue = running_here()) {
-    Meter meter = queue->meter;  // its own is brought up to date when the task ends
+    Meter meter = queue->runner->meter;  // its own is brought up to date when the task ends
     meter.busy_until(steady_now());
     return meter.passed();
   }

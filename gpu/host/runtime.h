@@ -144,7 +144,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::vector<WaitRecord> waits_;
 };
 
-/// Real concurrency: one thread per queue.
+/// Real concurrency: one thread per runner.
 std::shared_ptr<Runtime> make_threaded_runtime(bool check_order);
 
 /// No threads at all: at every enqueue, and as long as the host blocks, a seeded generator picks the next

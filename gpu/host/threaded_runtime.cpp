@@ -10,19 +10,29 @@ class ThreadedRuntime final : public Runtime {
 
  private:
   void started(Lock&, WorkQueue& queue) override {
-    queue.thread = std::thread([this, &queue] { serve(queue); });
-    threads_[queue.thread.get_id()] = &queue;
+    Runner& runner = *queue.runner;
+    runner.queues.push_back(&queue);
+    if (runner.thread.joinable()) return;
+    runner.thread = std::thread([this, &runner] { serve(runner); });
+    threads_[runner.thread.get_id()] = &runner;
   }
-  void appended(Lock&, WorkQueue& queue) override { queue.wake.notify_one(); }
-  void unblocked(WorkQueue& queue) noexcept override { queue.wake.notify_one(); }
+  void appended(Lock&, WorkQueue& queue) override { queue.runner->wake.notify_one(); }
+  void unblocked(WorkQueue& queue) noexcept override {
+    queue.runner->wake.notify_one();
+    queue.runner->idle.notify_all();
+  }
   void changed() noexcept override { changed_.notify_all(); }
 
+  /// The last queue of a runner ends its thread.
   void drain(Lock& lock, WorkQueue& queue) noexcept override {
-    queue.closing = true;
-    queue.wake.notify_one();
-    const std::thread::id id = queue.thread.get_id();
+    Runner& runner = *queue.runner;
+    runner.idle.wait(lock, [&] { return queue.operations.empty() && queue.running == nullptr; });
+    std::erase(runner.queues, &queue);
+    if (!runner.queues.empty()) return;
+    runner.wake.notify_one();
+    const std::thread::id id = runner.thread.get_id();
     lock.unlock();
-    queue.thread.join();
+    runner.thread.join();
     lock.lock();
     threads_.erase(id);
   }
@@ -33,20 +43,24 @@ class ThreadedRuntime final : public Runtime {
   }
 
   WorkQueue* running_here() override {
-    const auto queue = threads_.find(std::this_thread::get_id());
-    return queue == threads_.end() ? nullptr : queue->second;
+    const auto runner = threads_.find(std::this_thread::get_id());
+    return runner == threads_.end() ? nullptr : runner->second->running;
   }
 
-  void serve(WorkQueue& queue) {
+  void serve(Runner& runner) {
     Lock lock(mutex_);
-    while (true) {
-      queue.wake.wait(lock, [&] { return queue.runnable() || (queue.closing && queue.operations.empty()); });
-      if (queue.operations.empty()) return;
-      run_head(lock, queue);
+    for (WorkQueue* queue = nullptr;;) {
+      runner.wake.wait(lock, [&] {
+        queue = runner.next(queue);
+        return queue != nullptr || runner.queues.empty();
+      });
+      if (queue == nullptr) return;
+      run_head(lock, *queue);
+      if (queue->operations.empty()) runner.idle.notify_all();
     }
   }
 
-  std::map<std::thread::id, WorkQueue*> threads_;
+  std::map<std::thread::id, Runner*> threads_;
   std::condition_variable changed_;  ///< a moment passed, a promise was fulfilled, the device failed
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gpu/host/moment.h"
 
@@ -27,29 +28,55 @@ struct Operation {
   [[nodiscard]] bool runnable() const { return kind != Kind::wait || moment->passed(); }
 };
 
+struct WorkQueue;
+
+/// Who runs the operations of a stream, or of lanes that take turns: one at a time. All of it belongs to the
+/// runtime's mutex.
+struct Runner {
+  explicit Runner(Purpose purpose) : meter(purpose, steady_now()) {}
+
+  std::vector<WorkQueue*> queues;  ///< those that are open; of those that may run the first one does
+  WorkQueue* running = nullptr;    ///< the one whose operation runs
+  Meter meter;
+
+  // Where there are threads:
+  std::condition_variable wake;  ///< something may have become runnable, or the last queue was closed
+  std::condition_variable idle;  ///< a queue may have become empty
+  std::thread thread;
+
+  /// The queue to run an operation of: the one that ran last as long as it can, else the first that can; or
+  /// null.
+  [[nodiscard]] WorkQueue* next(const WorkQueue* last) const;
+};
+
 /// The state of one stream or lane; all of it belongs to the runtime's mutex.
 struct WorkQueue {
-  WorkQueue(std::string name, Purpose purpose, bool lane)
-      : name(std::move(name)), lane(lane), meter(purpose, steady_now()) {}
+  WorkQueue(std::string name, bool lane, std::shared_ptr<Runner> runner)
+      : name(std::move(name)), lane(lane), runner(std::move(runner)) {}
 
   const std::string name;
   const bool lane;
+  const std::shared_ptr<Runner> runner;
   Actor actor = 0;
   Clock clock;        ///< of the last operation enqueued
   std::string range;  ///< names what is enqueued
   std::list<Operation> operations;
   Operation* running = nullptr;
-  Meter meter;
-
-  // Of the queue's own thread, where there are threads.
-  bool closing = false;
-  std::condition_variable wake;
-  std::thread thread;
 
   [[nodiscard]] bool runnable() const { return !operations.empty() && operations.front().runnable(); }
   [[nodiscard]] std::string describe() const {
     return fmt::format("{} \"{}\" (range \"{}\")", lane ? "lane" : "stream", name, range);
   }
 };
+
+inline WorkQueue* Runner::next(const WorkQueue* last) const {
+  WorkQueue* first = nullptr;
+  for (WorkQueue* queue : queues) {
+    if (!queue->runnable()) continue;
+    if (queue == last) return queue;
+    if (first == nullptr) first = queue;
+  }
+  return first;
+}
 
 }  // namespace tandem::gpu

@@ -40,6 +40,9 @@ const Keys kOverflowing = {{"bf16.enabled", "false"},
 
 std::vector<Case> cases() {
   return {{"synchronous", schedule("synchronous", "predict", 4)},
+          {"exact_gated", schedule("exact", "predict", 4)},
+          {"exact_early", with(schedule("exact", "predict", 4),
+                               {{"gradient_clipping", "0"}, {"train.on_nonfinite", "\"stop\""}})},
           {"delayed", schedule("delayed", "none", 4)},
           {"predict", schedule("delayed", "predict", 4)},
           {"predict_at_once", schedule("delayed", "predict", 0)},

@@ -34,7 +34,7 @@ Config unusual() {
        "scheduler.params.warmup_min_ratio=0.1",
        "zero_optimization.stage=2",
        "zero_optimization.offload_optimizer={\"pin_memory\": false, \"schedule\": \"delayed\", "
-       "\"warmup_steps\": 1, \"correction\": \"none\", \"prediction\": 1.5, "
+       "\"warmup_steps\": 1, \"staleness_limit\": 0.25, \"correction\": \"none\", \"prediction\": 1.5, "
        "\"moment_format\": \"int8\"}",
        "train={\"epochs\": 1.25, \"order\": \"micro_batch_major\", \"seed\": 18446744073709551615, "
        "\"eval_every\": 2, \"eval_tokens\": 3, \"on_nonfinite\": \"stop\", \"max_skipped_in_a_row\": 4}",

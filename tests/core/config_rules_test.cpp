@@ -91,12 +91,25 @@ TEST(ConfigRules, OffloadSectionAndStage) {
             std::string::npos);
 }
 
-TEST(ConfigRules, DelayedWithoutOffloadIsSaidToHaveNoEffect) {
+TEST(ConfigRules, AScheduleWithoutOffloadIsSaidToHaveNoEffect) {
   const std::string section = "zero_optimization.offload_optimizer";
-  const Config c = with({section + "={\"device\": \"none\", \"schedule\": \"delayed\"}"});
-  EXPECT_EQ(c.offload_optimizer.schedule, Config::OffloadOptimizer::Schedule::synchronous);
-  ASSERT_EQ(c.ignored.size(), 1u);
-  EXPECT_EQ(c.ignored[0].key, section + ".schedule");
+  for (const char* schedule : {"exact", "delayed"}) {
+    const Config c = with({section + R"(={"device": "none", "schedule": ")" + schedule + "\"}"});
+    EXPECT_EQ(c.offload_optimizer.schedule, Config::OffloadOptimizer::Schedule::synchronous);
+    ASSERT_EQ(c.ignored.size(), 1u);
+    EXPECT_EQ(c.ignored[0].key, section + ".schedule");
+  }
+}
+
+TEST(ConfigRules, TheScheduleOfAnOffloadedOptimizerIsExact) {
+  using Schedule = Config::OffloadOptimizer::Schedule;
+  const std::string section = "zero_optimization.offload_optimizer";
+  for (const std::string& offloads :
+       {section + "={}", section + ".device=cpu", std::string("zero_optimization.cpu_offload=true")})
+    EXPECT_EQ(with({offloads}).offload_optimizer.schedule, Schedule::exact);
+  const Config none = with({section + ".device=none"});
+  EXPECT_EQ(none.offload_optimizer.schedule, Schedule::synchronous);
+  EXPECT_TRUE(none.ignored.empty());
 }
 
 TEST(ConfigRules, Optimizers) {

@@ -39,6 +39,28 @@ ChaosSetup synchronous_overflow() {
   return {"SynchronousMixedOverflow", options, 4};
 }
 
+ChaosSetup exact_gated() {
+  EngineOptions options = engine(true, DType::bf16, Where::mixed, 2, {.schedule = Schedule::exact});
+  options.clip = 1;
+  options.blank_steps = {2};
+  return {"ExactGatedMixedTied", options, 5};
+}
+
+ChaosSetup exact_overflow() {
+  EngineOptions options = engine(false, DType::f16, Where::host, 1,
+                                 {.schedule = Schedule::exact, .loss_scale = tight_loss_scale(DType::f16)});
+  options.lone_target_steps = {1};
+  return {"ExactGatedHostOverflow", options, 4};
+}
+
+ChaosSetup exact_early(const char* name, bool tied, DType dtype, Where where) {
+  EngineOptions options = engine(tied, dtype, where, 2, {.schedule = Schedule::exact});
+  options.on_nonfinite = OnNonfinite::stop;
+  options.layer_buckets = 1;
+  options.blank_steps = {2};
+  return {name, options, 5};
+}
+
 ChaosSetup delayed_host() {
   EngineOptions options = engine(true, DType::bf16, Where::host, 2, delayed());
   options.prediction = 1;
@@ -82,6 +104,11 @@ const std::vector<ChaosSetup>& chaos_setups() {
       {"SynchronousHostUntied", engine(false, DType::f32, Where::host, 1), 4},
       synchronous_device(),
       synchronous_overflow(),
+      exact_gated(),
+      exact_overflow(),
+      exact_early("ExactEarlyHost", false, DType::bf16, Where::host),
+      exact_early("ExactEarlyMixedTied", true, DType::bf16, Where::mixed),
+      exact_early("ExactEarlyDevice", false, DType::f32, Where::device),
       delayed_host(),
       delayed_one_bucket(),
       delayed_device(),

@@ -1,5 +1,5 @@
 #pragma once
-// The engines that the chaos tests run: both schedules, every placement, dtype and order, tied and untied,
+// The engines that the chaos tests run: every schedule, every placement, dtype and order, tied and untied,
 // small bucket pools, and runs whose lag changes both ways.
 #include <ostream>
 #include <string>

@@ -26,6 +26,7 @@ RunState some_state() {
   policy.since_step = 12;
   policy.zero_until_step = 11;
   policy.scaler = {1.0 / 3, 4, 2};
+  policy.staleness = {{1.0 / 3, 2.5}, 0.1 + 0.2};
   policy.pending = {{15, true, std::numeric_limits<double>::infinity(), 65536},
                     {16, false, 2.7182818284590451, 32768}};
   return state;
@@ -60,6 +61,7 @@ TEST(CheckpointState, ComesBackExactly) {
   EXPECT_EQ(q.since_step, p.since_step);
   EXPECT_EQ(q.zero_until_step, p.zero_until_step);
   EXPECT_EQ(q.scaler, p.scaler);
+  EXPECT_EQ(q.staleness, p.staleness);
   ASSERT_EQ(q.pending.size(), 2u);
   EXPECT_EQ(q.pending[0].step, 15);
   EXPECT_TRUE(q.pending[0].nonfinite);
@@ -70,10 +72,21 @@ TEST(CheckpointState, ComesBackExactly) {
   EXPECT_EQ(json::dump(render_state(parsed.state, parsed.files), 2), json::dump(document.root, 2));
 }
 
+TEST(CheckpointState, HoldsAnEmptyOrUnfinishedStaleness) {
+  for (const StalenessState& staleness : {StalenessState{}, StalenessState{{2.5}, {}}}) {
+    RunState state = some_state();
+    state.train.policy.staleness = staleness;
+    const json::Document document = json::parse(json::dump(render_state(state, kFiles), 2), "state.json");
+    EXPECT_TRUE(document.root.find("staleness")->is_object());
+    EXPECT_EQ(parse_state(json::Node(document)).state.train.policy.staleness, staleness);
+  }
+}
+
 TEST(CheckpointState, NoticesEveryChangedNumber) {
   RunState state = some_state();
   state.epoch = 0.5;  // numbers of few digits: another last digit of a long one may be the same number
   state.train.policy.scaler.scale = 0.25;
+  state.train.policy.staleness = {{1.5, 2.5}, 1.25};
   state.train.policy.pending[1].loss = 2.5;
   const std::string text = json::dump(render_state(state, kFiles), 2);
   size_t changed = 0;

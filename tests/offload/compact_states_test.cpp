@@ -32,7 +32,7 @@ class IdentityOfStates : public ::testing::TestWithParam<StateFormat> {};
 
 TEST_P(IdentityOfStates, EqualsASerialLoop) {
   EngineOptions options = options_of(GetParam());
-  for (const Schedule schedule : {Schedule::synchronous, Schedule::delayed})
+  for (const Schedule schedule : {Schedule::synchronous, Schedule::exact, Schedule::delayed})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       if (!refusal(GetParam(), dtype).empty()) continue;
       options.dtype = dtype;
@@ -56,6 +56,20 @@ TEST_P(IdentityOfStates, HoldsOverThreadsPoolsAndChaos) {
   options.pool = usual_pool();
   options.chaos_seed.reset();
   EXPECT_EQ(testing::difference(testing::run_engine(options, 5), expected), "");
+}
+
+/// Without clipping, where updates begin as gradients land.
+TEST_P(IdentityOfStates, EarlyUpdatesAreTheSynchronousOnes) {
+  EngineOptions options = options_of(GetParam());
+  options.clip = 0;
+  options.on_nonfinite = OnNonfinite::stop;
+  const Outcome expected = testing::run_engine(options, 5);
+  options.policy.schedule = Schedule::exact;
+  EXPECT_EQ(testing::difference(testing::run_engine(options, 5), expected), "");
+  for (const uint64_t seed : {3, 4}) {
+    options.chaos_seed = seed;
+    EXPECT_EQ(testing::difference(testing::run_engine(options, 5), expected), "") << seed;
+  }
 }
 
 TEST_P(IdentityOfStates, TheSeedDecidesTheBits) {

@@ -32,6 +32,9 @@ constexpr Case kCases[] = {
     {"predict_host_f16_no_warm_up", DType::f16, Schedule::delayed, Where::host, 1, 0},
     {"none_host_f32", DType::f32, Schedule::delayed, Where::host, 0},
     {"synchronous_mixed_f16", DType::f16, Schedule::synchronous, Where::mixed, 0},
+    {"exact_gated_mixed_f16", DType::f16, Schedule::exact, Where::mixed, 0},
+    {"exact_early_host_bf16", DType::bf16, Schedule::exact, Where::host, 0},
+    {"exact_early_mixed_f32", DType::f32, Schedule::exact, Where::mixed, 0},
 };
 
 EngineOptions options_of(const Case& c) {
@@ -40,7 +43,10 @@ EngineOptions options_of(const Case& c) {
   options.where = c.where;
   options.policy = {c.schedule, c.warmup, {.fixed = 1}};
   options.prediction = c.prediction;
-  options.clip = 0.5;
+  const bool early = c.schedule == Schedule::exact && c.dtype != DType::f16;
+  options.clip = early ? 0 : 0.5;
+  options.on_nonfinite = early ? OnNonfinite::stop : OnNonfinite::skip;
+  options.blank_steps = {10};
   options.micro_batches = 2;
   if (c.dtype == DType::f16) {  // overflows at lag 0, twice in a row at lag 1, and before a stop
     options.policy.loss_scale = testing::tight_loss_scale(c.dtype);
@@ -89,6 +95,22 @@ TEST_P(ResumeEngine, AChainOfStopsEqualsNeverStopped) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ResumeEngine, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
+
+/// Stopped while the staleness limit counts, when it has just been passed, and while it holds.
+TEST(ResumeEngineStaleness, AnyStopEqualsNeverStopped) {
+  const EngineOptions options = testing::rising_loss();
+  constexpr int64_t kLong = 48;
+  const Outcome whole = testing::run_engine(options, kLong);
+  EngineRig stopping(options);
+  int64_t done = 0;
+  for (const int64_t stop : {7, 21, 24, 25, 26, 27, 28, 31, 40}) {
+    stopping.run(stop - done);
+    done = stop;
+    EngineRig resumed(options, stopping.save());
+    resumed.run(kLong - stop);
+    EXPECT_EQ(testing::difference(resumed.outcome(), since(stop, whole)), "") << "stopped after " << stop;
+  }
+}
 
 /// The twin: without the planes that masters can't give back it is another run.
 TEST(ResumeEngineTwin, NoticesWhenAPlaneIsLost) {

@@ -174,6 +174,20 @@ TEST(Delayed, EqualsTheSerialLoopInItsCorners) {
   }
 }
 
+/// Learning that is much too fast for a while lifts the loss: lag 0 until its mean has come down again.
+TEST(Delayed, EqualsTheSerialLoopWithAStalenessLimit) {
+  for (const Where where : {Where::host, Where::mixed}) {
+    EngineOptions options = testing::rising_loss();
+    options.where = where;
+    const Outcome outcome = testing::run_engine(options, 48);
+    EXPECT_EQ(testing::difference(outcome, testing::run_serial(options, 48)), "");
+    std::string lags;
+    for (const int lag : outcome.lags) lags += static_cast<char>('0' + lag);
+    EXPECT_NE(lags.substr(20).find("10"), lags.npos) << lags << ": the limit was never passed";
+    EXPECT_EQ(lags.substr(0, 20), "00011111111111111111");
+  }
+}
+
 /// The twins: a loop with one mistake planted is not the engine.
 class DelayedTwin : public ::testing::TestWithParam<std::pair<SerialFault, const char*>> {};
 

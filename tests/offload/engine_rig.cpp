@@ -136,6 +136,16 @@ LossScaleConfig tight_loss_scale(DType dtype) {
   return {.fixed = 0x1p127};
 }
 
+EngineOptions rising_loss() {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  options.prediction = 1;
+  options.policy = {.schedule = Schedule::delayed, .warmup_steps = 3, .staleness_limit = 0.02};
+  options.lr = [](int64_t n) { return n >= 22 && n < 25 ? 0.2 : 1e-3; };
+  options.blank_steps = {12};
+  return options;
+}
+
 TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
   TrainSetup setup;
   setup.arch = options.arch;

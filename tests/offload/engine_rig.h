@@ -62,6 +62,10 @@ struct EngineOptions {
 /// A scale with which whole batches of the tiny model stay finite and a lone target overflows.
 LossScaleConfig tight_loss_scale(DType dtype);
 
+/// A delayed run whose learning rate is far too high for three updates from step 22 on, with a staleness
+/// limit that the loss then passes, and one step without trained tokens.
+EngineOptions rising_loss();
+
 TrainSetup setup_of(const EngineOptions& options, const ParamTable& table);
 
 /// Step k's tokens and targets, [micro_batches, B, T]: windows of golden::batch(k).

@@ -1,5 +1,6 @@
 #include "tests/offload/failure_device.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "gpu/host/host_ops.h"
@@ -62,7 +63,13 @@ class FailureDevice::WrappedLane final : public Wrapped<HostLane> {
     const std::optional<Fault> fault = device_.strike(named(task.name));
     if (fault == Fault::lost) return;
     if (fault == Fault::at_enqueue) throw Planted();
-    fault ? fail() : inner().run(std::move(task));
+    if (fault) return fail();
+    if (device_.watch_task)
+      task.body = [this, name = task.name, body = std::move(task.body)] {
+        device_.watch_task(name);
+        body();
+      };
+    inner().run(std::move(task));
   }
 
  private:
@@ -82,11 +89,21 @@ void FailureDevice::plant(FaultPlan plan) {
 }
 
 std::unique_ptr<Stream> FailureDevice::stream(std::string_view name, Purpose purpose, int priority) {
-  return std::make_unique<WrappedStream>(*this, inner_.stream(name, purpose, priority));
+  auto stream = std::make_unique<WrappedStream>(*this, inner_.stream(name, purpose, priority));
+  streams_.push_back(stream.get());
+  return stream;
 }
 
-std::unique_ptr<HostLane> FailureDevice::lane(std::string_view name, Purpose purpose) {
-  return std::make_unique<WrappedLane>(*this, inner_.lane(name, purpose));
+Fence FailureDevice::record(std::string_view stream) {
+  const auto named = [&](const Stream* open) { return open->name() == stream; };
+  return (*std::ranges::find_if(streams_, named))->record();
+}
+
+std::vector<std::unique_ptr<HostLane>> FailureDevice::lanes(std::span<const std::string> names,
+                                                            Purpose purpose) {
+  std::vector<std::unique_ptr<HostLane>> lanes = inner_.lanes(names, purpose);
+  for (auto& lane : lanes) lane = std::make_unique<WrappedLane>(*this, std::move(lane));
+  return lanes;
 }
 
 void FailureDevice::scratch(Stream& stream, Tensor scratch) {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "gpu/host/host_device.h"
 
@@ -41,6 +43,10 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   [[nodiscard]] bool struck() const { return struck_; }
   /// Sees every kernel, before it is enqueued.
   std::function<void(const gpu::Kernel&)> watch;
+  /// Runs before every task of a lane, where that runs.
+  std::function<void(const std::string& task)> watch_task;
+  /// A moment after all that has been enqueued on the stream of that name.
+  [[nodiscard]] Fence record(std::string_view stream);
 
   /// Where it says that it is, as a card would.
   std::string pci_bus_id;
@@ -54,7 +60,8 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   }
   [[nodiscard]] Pin pin(std::span<std::byte> host) override { return inner_.pin(host); }
   [[nodiscard]] std::unique_ptr<Stream> stream(std::string_view name, Purpose purpose, int priority) override;
-  [[nodiscard]] std::unique_ptr<HostLane> lane(std::string_view name, Purpose purpose) override;
+  [[nodiscard]] std::vector<std::unique_ptr<HostLane>> lanes(std::span<const std::string> names,
+                                                             Purpose purpose) override;
   [[nodiscard]] std::shared_ptr<FencePromise> promise(std::string name) override {
     return inner_.promise(std::move(name));
   }
@@ -77,6 +84,7 @@ class FailureDevice final : public Device, public gpu::KernelQueue {
   std::mutex mutex_;
   FaultPlan plan_;
   std::atomic<bool> struck_ = false;
+  std::vector<Stream*> streams_;
 };
 
 }  // namespace tandem::testing

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <future>
 
+#include "tests/core/expect_error.h"
 #include "tests/offload/chaos_setups.h"
 #include "tests/offload/failure_device.h"
 
@@ -17,8 +18,8 @@ struct Stage {
   FaultPlan plan;
 };
 
-/// Each in a step whose predecessor's update is still under way (lag 1 from step 1 on). A layer's forward and
-/// backward have several kernels of the name, so `after` picks a step only roughly.
+/// With a delay, each in a step whose predecessor's update is still under way (lag 1 from step 1 on). A
+/// layer's forward and backward have several kernels of the name, so `after` picks a step only roughly.
 const std::vector<Stage>& stages() {
   using enum Fault;
   static const std::vector<Stage> stages{
@@ -54,22 +55,35 @@ const std::vector<Stage>& stages() {
   return stages;
 }
 
+/// What runs beside what when it happens.
+struct Overlap {
+  const char* name;
+  Schedule schedule;
+  OnNonfinite on_nonfinite;  ///< which decides whether `exact` updates early
+};
+constexpr Overlap kOverlaps[] = {{"", Schedule::delayed, OnNonfinite::skip},
+                                 {"ExactGated", Schedule::exact, OnNonfinite::skip},
+                                 {"ExactEarly", Schedule::exact, OnNonfinite::stop}};
+
 struct Case {
   Stage stage;
+  Overlap overlap;
   std::optional<uint64_t> seed;
 };
 
 std::string name_of(const Case& param) {
-  return param.stage.name + (param.seed ? "Seed" + std::to_string(*param.seed) : std::string("Threads"));
+  return fmt::format("{}{}{}", param.stage.name, param.overlap.name,
+                     param.seed ? "Seed" + std::to_string(*param.seed) : std::string("Threads"));
 }
 
 void PrintTo(const Case& param, std::ostream* out) { *out << name_of(param); }
 
-EngineOptions options_for(const Stage& stage) {
+EngineOptions options_for(const Stage& stage, const Overlap& overlap) {
   EngineOptions options;
   options.dtype = DType::bf16;
   options.where = stage.where;
-  options.policy = {.schedule = Schedule::delayed, .warmup_steps = 1};
+  options.policy = {.schedule = overlap.schedule, .warmup_steps = 1};
+  options.on_nonfinite = overlap.on_nonfinite;
   options.prediction = 1;
   return options;
 }
@@ -112,7 +126,7 @@ void expect_poisoned(EngineRig& rig, const EngineOptions& options) {
 }
 
 void fail_at(const Case& param) {
-  EngineOptions options = options_for(param.stage);
+  EngineOptions options = options_for(param.stage, param.overlap);
   FailureDevice* device = nullptr;
   options.open = [&](Workers& workers) {
     auto opened = std::make_unique<FailureDevice>(workers, param.seed, param.stage.plan);
@@ -142,8 +156,9 @@ void within_a_minute(const std::function<void()>& body) {
 std::vector<Case> cases() {
   std::vector<Case> cases;
   for (const Stage& stage : stages())
-    for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), {4}, {6}})
-      cases.push_back({stage, seed});
+    for (const Overlap& overlap : kOverlaps)
+      for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), {4}, {6}})
+        cases.push_back({stage, overlap, seed});
   return cases;
 }
 
@@ -222,6 +237,34 @@ TEST(ChaosNonfinite, StopsWithTheNameOfTheFirstBadTensor) {
         EXPECT_EQ(error.where(), where == Where::host ? "model.layers.1.mlp.down_proj.weight" : "layer 1");
         EXPECT_NE(error.hint(), "");
       }
+}
+
+/// Updates that did not wait for the decision: masters may be spoilt by then, so no plane is given out.
+TEST(ChaosNonfinite, EndsARunOfEarlyUpdatesBeforeAnythingIsSaved) {
+  for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(), {2}, {3}})
+    for (const Where where : {Where::host, Where::device}) {
+      EngineOptions options;
+      options.dtype = DType::bf16;
+      options.where = where;
+      options.policy.schedule = Schedule::exact;
+      options.on_nonfinite = OnNonfinite::stop;
+      options.open = [seed](Workers& workers) {
+        return std::make_unique<FailureDevice>(
+            workers, seed, FaultPlan{Fault::infinity, "compute/backward layer 1/", 1, is_down_proj});
+      };
+      EngineRig rig(options);
+      ASSERT_TRUE(rig.setup().updates_early());
+      rig.run(1);
+      const auto spoilt = [&] {  // the step's own call may return before its decision
+        rig.trainer().step(FormulaTokens(options, 1).view());
+        rig.trainer().quiesce();
+      };
+      expect_error(Status::failed, {"the gradient of step 2 is not finite", "layer 1"}, spoilt);
+      for (const auto& call : std::initializer_list<std::function<void()>>{
+               [&] { rig.trainer().quiesce(); }, [&] { (void)rig.trainer().state(); },
+               [&] { rig.trainer().begin_reading(); }, [&] { (void)rig.plane(Plane::master); }})
+        expect_error(Status::failed, {"the gradient of step 2 is not finite"}, call);
+    }
 }
 
 TEST(MemoryDeathTest, ATrainersTensorsCannotBeTouchedFromTheHost) {

@@ -53,8 +53,8 @@ constexpr KnobCase kCases[] = {
        o.micro_batch = 1;
        o.micro_batches = 16;
      }},
-    {"zero_optimization.offload_optimizer.schedule: \"synchronous\"",
-     [](EngineOptions& o) { o.policy.schedule = Schedule::synchronous; }},
+    {"zero_optimization.offload_optimizer.schedule: \"exact\"",
+     [](EngineOptions& o) { o.policy.schedule = Schedule::exact; }},
 };
 
 size_t device_bytes(const EngineOptions& options) {
@@ -92,13 +92,13 @@ TEST(MemoryFit, OffersTheScheduleThatTakesLessOfTheHost) {
   options.policy.schedule = Schedule::delayed;
   const ParamTable table(options.arch);
   const TrainSetup setup = setup_of(options, table);
-  options.policy.schedule = Schedule::synchronous;
+  options.policy.schedule = Schedule::exact;
   const MemoryPlan plan = plan_memory(setup_of(options, table), table);
   HostLimits limits;
   limits.available_bytes =
       plan.host_bytes() + plan.device_bytes() + fixed_bytes(machine_with(SIZE_MAX), setup, table).working;
   EXPECT_EQ(first_knob(machine_with(SIZE_MAX, limits), setup, table).value_or("none"),
-            "zero_optimization.offload_optimizer.schedule: \"synchronous\"");
+            "zero_optimization.offload_optimizer.schedule: \"exact\"");
 }
 
 TEST(MemoryFit, OffersKnobsThatHelpOnlyTogether) {

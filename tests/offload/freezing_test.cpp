@@ -99,8 +99,9 @@ class IdentityOfFreezing : public ::testing::TestWithParam<Case> {};
 TEST_P(IdentityOfFreezing, TrainsTheRestAsASerialLoopThatDropsGradients) {
   EngineOptions options = options_of(GetParam());
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Schedule schedule : {Schedule::synchronous, Schedule::delayed}) {
+    for (const Schedule schedule : {Schedule::synchronous, Schedule::exact, Schedule::delayed}) {
       options.dtype = dtype;
+      options.on_nonfinite = dtype == DType::f32 ? OnNonfinite::stop : OnNonfinite::skip;  // early, gated
       options.policy.schedule = schedule;
       options.policy.warmup_steps = 1;
       options.prediction = 1;

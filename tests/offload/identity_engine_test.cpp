@@ -14,19 +14,30 @@ using testing::EngineRig;
 using testing::FormulaTokens;
 using testing::Where;
 
-EngineOptions options_of(Schedule schedule, bool tied) {
+struct Kind {
+  const char* name;
+  Schedule schedule;
+  double clip = 0.5;
+};
+constexpr Kind kKinds[] = {{"synchronous", Schedule::synchronous},
+                           {"exact_gated", Schedule::exact},
+                           {"exact_early", Schedule::exact, 0},
+                           {"delayed", Schedule::delayed}};
+
+EngineOptions options_of(const Kind& kind, bool tied) {
   EngineOptions options;
   options.arch = testing::tiny_arch(tied);
   options.dtype = DType::bf16;
   options.where = Where::mixed;
-  options.clip = 0.5;
-  options.policy.schedule = schedule;
+  options.clip = kind.clip;
+  options.on_nonfinite = OnNonfinite::stop;
+  options.policy.schedule = kind.schedule;
   options.policy.warmup_steps = 2;
   options.prediction = 1;
   return options;
 }
 
-class IdentityOfEngine : public ::testing::TestWithParam<std::tuple<Schedule, bool>> {
+class IdentityOfEngine : public ::testing::TestWithParam<std::tuple<Kind, bool>> {
  protected:
   static EngineOptions options() { return options_of(std::get<0>(GetParam()), std::get<1>(GetParam())); }
 };
@@ -118,13 +129,12 @@ TEST(IdentityOfAccumulation, OffloadedAndDeviceOptimizersAgreeFromOneToEight) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, IdentityOfEngine,
-    ::testing::Combine(::testing::Values(Schedule::synchronous, Schedule::delayed), ::testing::Bool()),
-    [](const auto& info) {
-      return fmt::format("{}_{}", std::get<0>(info.param) == Schedule::delayed ? "delayed" : "synchronous",
-                         std::get<1>(info.param) ? "tied" : "untied");
-    });
+INSTANTIATE_TEST_SUITE_P(Schedules, IdentityOfEngine,
+                         ::testing::Combine(::testing::ValuesIn(kKinds), ::testing::Bool()),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param).name,
+                                              std::get<1>(info.param) ? "tied" : "untied");
+                         });
 
 }  // namespace
 }  // namespace tandem

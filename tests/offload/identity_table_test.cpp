@@ -1,4 +1,5 @@
-// Where, how and on how many threads a synchronous step runs changes no bit of it.
+// Where, how and on how many threads a step without delay runs, and what of it overlaps, changes no bit of
+// it.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -25,15 +26,21 @@ struct Way {
   PoolKind pool;
   Order order;
   Keep keep;
+  Schedule schedule;
 };
 constexpr PoolKind kTbb = PoolKind::tbb, kPlain = PoolKind::plain;
 constexpr Order kLayer = Order::layer_major, kBatch = Order::micro_batch_major;
+constexpr Schedule kSync = Schedule::synchronous, kExact = Schedule::exact;
 constexpr Way kWays[] = {
-    {Where::host, 1, kPlain, kBatch, Keep::input},   {Where::host, 2, kTbb, kBatch, Keep::all},
-    {Where::host, 3, kTbb, kLayer, Keep::input},     {Where::device, 1, kTbb, kLayer, Keep::input},
-    {Where::device, 2, kPlain, kLayer, Keep::input}, {Where::device, 3, kPlain, kBatch, Keep::all},
-    {Where::mixed, 1, kTbb, kLayer, Keep::all},      {Where::mixed, 2, kPlain, kLayer, Keep::input},
-    {Where::mixed, 3, kTbb, kBatch, Keep::input},
+    {Where::host, 1, kPlain, kBatch, Keep::input, kExact},
+    {Where::host, 2, kTbb, kBatch, Keep::all, kSync},
+    {Where::host, 3, kTbb, kLayer, Keep::input, kExact},
+    {Where::device, 1, kTbb, kLayer, Keep::input, kSync},
+    {Where::device, 2, kPlain, kLayer, Keep::input, kExact},
+    {Where::device, 3, kPlain, kBatch, Keep::all, kSync},
+    {Where::mixed, 1, kTbb, kLayer, Keep::all, kExact},
+    {Where::mixed, 2, kPlain, kLayer, Keep::input, kSync},
+    {Where::mixed, 3, kTbb, kBatch, Keep::input, kExact},
 };
 
 template <class A, class B>
@@ -54,6 +61,11 @@ TEST(Identity, TableCoversEveryPair) {
   expect_all_pairs(&Way::pool, &Way::order, 4, "pool, order");
   expect_all_pairs(&Way::pool, &Way::keep, 4, "pool, keep");
   expect_all_pairs(&Way::order, &Way::keep, 4, "order, keep");
+  expect_all_pairs(&Way::schedule, &Way::where, 6, "schedule, where");
+  expect_all_pairs(&Way::schedule, &Way::threads, 6, "schedule, threads");
+  expect_all_pairs(&Way::schedule, &Way::pool, 4, "schedule, pool");
+  expect_all_pairs(&Way::schedule, &Way::order, 4, "schedule, order");
+  expect_all_pairs(&Way::schedule, &Way::keep, 4, "schedule, keep");
 }
 
 /// What decides the numbers.
@@ -71,6 +83,8 @@ EngineOptions options_of(const Sum& sum) {
   options.micro_batch = sum.micro_batches == 1 ? 2 : 1;
   options.mask_every = 7;
   options.clip = sum.clipped ? 0.5 : 0;
+  // Where nothing can be skipped or clipped `exact` updates early, else behind the decision.
+  if (sum.dtype != DType::f16) options.on_nonfinite = OnNonfinite::stop;
   if (sum.dtype == DType::f16) {
     options.policy.loss_scale = testing::tight_loss_scale(DType::f16);
     options.lone_target_steps = {4, 9};
@@ -84,6 +98,7 @@ EngineOptions options_of(EngineOptions options, const Way& way) {
   options.pool = way.pool == kTbb ? usual_pool() : kPlain;  // a build without oneTBB has the plain one only
   options.order = way.order;
   options.keep = way.keep;
+  options.policy.schedule = way.schedule;
   return options;
 }
 

@@ -35,7 +35,10 @@ std::vector<EngineOptions> setups() {
         options.micro_batches = 1 + static_cast<int64_t>(i % 3);
         options.micro_batch = 2;
         options.length = 13;
-        options.policy.schedule = i % 5 < 3 ? Schedule::delayed : Schedule::synchronous;
+        options.policy.schedule = i % 5 < 3    ? Schedule::delayed
+                                  : i % 5 == 3 ? Schedule::exact
+                                               : Schedule::synchronous;
+        options.on_nonfinite = dtype == DType::f32 ? OnNonfinite::stop : OnNonfinite::skip;
         options.policy.warmup_steps = 2;
         options.prediction = 1;
         all.push_back(options);

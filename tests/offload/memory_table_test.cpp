@@ -62,7 +62,7 @@ std::string row_of(const Published& model) {
     options.policy.schedule = schedule;
     return plan_memory(setup_of(options, table), table);
   };
-  const MemoryPlan exact = plan(Schedule::synchronous), delayed = plan(Schedule::delayed);
+  const MemoryPlan exact = plan(Schedule::exact), delayed = plan(Schedule::delayed);
   const auto gib = [](size_t bytes) { return static_cast<double>(bytes) / kGiB; };
   const double device = gib(exact.device_bytes()), host = gib(exact.host_bytes()),
                late = gib(delayed.host_bytes());

@@ -88,7 +88,7 @@ Error error_of(const EngineOptions& options) {
 }
 
 TEST(NumbersStep, StopsAtAGradientThatIsNotFiniteAndNamesIt) {
-  for (const Schedule schedule : {Schedule::synchronous, Schedule::delayed})
+  for (const Schedule schedule : {Schedule::synchronous, Schedule::exact, Schedule::delayed})
     for (const Where where : {Where::host, Where::device}) {
       EngineOptions options;
       options.dtype = DType::f16;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/base/glob.h"
 #include "core/math/adam_formula.h"
@@ -20,7 +21,8 @@ namespace {
 class Rules {
  public:
   Rules(const PolicyOptions& options, SerialFault fault) : options_(options), fault_(fault) {}
-  void add(bool overflow, double scale) { facts_.push_back({overflow, scale}); }
+  /// loss: NaN where nothing was trained.
+  void add(bool overflow, double scale, double loss) { facts_.push_back({overflow, scale, loss}); }
 
   [[nodiscard]] int lag(int64_t step) {
     if (const auto known = lags_.find(step); known != lags_.end()) return known->second;
@@ -40,14 +42,29 @@ class Rules {
  private:
   struct Fact {
     bool overflow;
-    double scale;
+    double scale, loss;
   };
+  /// The mean of the last 20 losses, the fact's own among them, is too far above the lowest such mean.
+  [[nodiscard]] bool has_risen(int64_t fact) const {
+    if (options_.staleness_limit == 0 || !std::isfinite(facts_.at(static_cast<size_t>(fact)).loss))
+      return false;
+    std::vector<double> losses, means;
+    for (int64_t i = 0; i <= fact; ++i)
+      if (const double loss = facts_[static_cast<size_t>(i)].loss; std::isfinite(loss))
+        losses.push_back(loss);
+    for (size_t end = 20; end <= losses.size(); ++end) {
+      double sum = 0;
+      for (size_t i = end - 20; i < end; ++i) sum += losses[i];
+      means.push_back(sum / 20);
+    }
+    return !means.empty() && means.back() > *std::ranges::min_element(means) + options_.staleness_limit;
+  }
   /// The last step whose facts this step may use.
   [[nodiscard]] int64_t horizon(int64_t step) { return step - 1 - lag(step - 1); }
   [[nodiscard]] int find_lag(int64_t step) {
     if (step < 0 || options_.schedule != Schedule::delayed || step < options_.warmup_steps) return 0;
     for (int64_t fact = 0, last = horizon(step); fact <= last; ++fact) {
-      if (!facts_.at(static_cast<size_t>(fact)).overflow) continue;
+      if (!facts_.at(static_cast<size_t>(fact)).overflow && !has_risen(fact)) continue;
       int64_t first = fact + 1;  // the first step that may know it
       while (horizon(first) < fact) ++first;
       if (fault_ == SerialFault::warm_up_starts_late) ++first;
@@ -210,7 +227,7 @@ class Loop {
     if (options_.clip > 0 && !d.skipped) d.clip_coef = std::min(1.0, options_.clip / (d.grad_norm + 1e-6));
     d.lr = options_.lr(updates_);
     d.updates = updates_ += d.skipped ? 0 : 1;
-    rules_.add(overflow, d.loss_scale);
+    rules_.add(overflow, d.loss_scale, d.tokens > 0 ? d.loss : std::numeric_limits<double>::quiet_NaN());
     return gradient;
   }
 
