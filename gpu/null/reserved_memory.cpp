@@ -18,7 +18,7 @@ class ReservedMemory::Reservation final : public Buffer::Allocation {
       throw Error(Status::does_not_fit,
                   fmt::format("the system refuses to reserve {} bytes of address space for \"{}\": {}", size,
                               scope, std::strerror(errno)),
-                  "", "a higher limit of address space (ulimit -v unlimited)");
+                  "", "`ulimit -v unlimited`, or a smaller model");
     bytes = size;
     owner_.reserved_.emplace(begin(), Range{bytes, tier_, scope_});
     owner_.counters(tier_).add(scope_, bytes);
