@@ -60,7 +60,7 @@ void add_disk(MemoryReport& report, const Config& config, const TrainSetup& setu
 
 MemoryReport report_memory(const Config& config, const Machine& machine, const TrainSetup& setup,
                            const ParamTable& table, uint64_t disk_free) {
-  const StepRecording recorded = record_step(setup, table);
+  const StepRecording recorded = record_step(setup, table, gpu::Operations::digested);
   MemoryReport report;
   report.tiers.push_back(
       tier("device", recorded.device, machine.device_limit,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "gpu/backend.h"
 #include "gpu/null/null_workers.h"
@@ -24,30 +25,15 @@ ScopeBytes peaks(const MemoryCounters& counters) {
   return bytes;
 }
 
-/// Places counted from where the streams were at the start of the step.
-void count_from(const std::vector<gpu::RecordedStream>& start, StepOperations& step) {
-  for (gpu::RecordedOperation& operation : step)
-    for (gpu::RecordedPlace& place : operation.waits) place.operations -= start[place.stream].operations;
-}
-
-bool same(const gpu::RecordedOperation& a, const gpu::RecordedOperation& b) {
-  return a.stream == b.stream && a.name == b.name && a.read_bytes == b.read_bytes &&
-         a.written_bytes == b.written_bytes && a.flops == b.flops && a.waits == b.waits;
-}
-
 }  // namespace
 
-bool same_operations(const StepOperations& a, const StepOperations& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
-
-StepRecording record_step(TrainSetup setup, const ParamTable& table) {
+StepRecording record_step(TrainSetup setup, const ParamTable& table, gpu::Operations kept) {
   setup.policy.warmup_steps = std::min(setup.policy.warmup_steps, kWarmUp);
   const int64_t last_switch = setup.policy.schedule == Schedule::delayed ? setup.policy.warmup_steps : 0;
   const std::vector<int32_t> tokens(static_cast<size_t>(setup.micro_batches * setup.tokens_per_micro_batch()),
                                     0);
 
-  gpu::Recording recording;
+  gpu::Recording recording(kept);
   gpu::NullWorkers workers;
   gpu::NullMemory host(recording.memory(), kWritten);
   gpu::OpenOptions options;
@@ -56,18 +42,14 @@ StepRecording record_step(TrainSetup setup, const ParamTable& table) {
   Trainer trainer(setup, table, *device, host, workers);
 
   StepRecording result;
-  for (;; ++result.steps) {
+  for (bool repeated = false; !repeated; ++result.steps) {
     ASSERT(result.steps < kMost, "no two of {} steps were the same", kMost);
-    const std::vector<gpu::RecordedStream> start = recording.streams();
-    (void)recording.take();
+    recording.begin_step();
     trainer.step({tokens, tokens});
-    StepOperations step = recording.take();
-    count_from(start, step);
-    const bool repeated = result.steps > last_switch && same_operations(step, result.step);
-    result.step = std::move(step);
-    if (repeated) break;
+    const uint64_t before = std::exchange(result.digest, recording.digest());
+    repeated = result.steps > last_switch && result.digest == before;
   }
-  ++result.steps;
+  result.step = recording.operations();
   const gpu::ReservedMemory& memory = recording.memory();
   result.device = peaks(memory.device());
   result.pinned = peaks(memory.pinned());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/device/device.h"
+#include "core/io/hash.h"
 #include "gpu/null/reserved_memory.h"
 
 namespace tandem::gpu {
@@ -17,7 +18,8 @@ struct RecordedStream {
   int64_t operations = 0;  ///< so far
 };
 
-/// A place in the list of a stream: behind its first so many operations.
+/// A place in the list of a stream: behind its first so many operations since the start of the step; at or
+/// below 0 in steps before it.
 struct RecordedPlace {
   size_t stream = 0;
   int64_t operations = 0;
@@ -35,15 +37,23 @@ struct RecordedOperation {
   std::vector<RecordedPlace> waits;
 };
 
+/// Whether operations are kept, or only a digest of them (a step of many micro-batches has millions).
+enum class Operations : uint8_t { listed, digested };
+
 /// Not thread-safe: a null device runs on the calling thread alone. Must outlive device, streams, fences and
 /// buffers.
 class Recording {
  public:
+  explicit Recording(Operations kept = Operations::listed) : kept_(kept) {}
   [[nodiscard]] ReservedMemory& memory() { return memory_; }
   [[nodiscard]] const ReservedMemory& memory() const { return memory_; }
   [[nodiscard]] const std::vector<RecordedStream>& streams() const { return streams_; }
-  /// The operations since the last call, in the order in which they were enqueued.
-  [[nodiscard]] std::vector<RecordedOperation> take();
+  /// Operations and places count from here on.
+  void begin_step();
+  /// What has been enqueued since, in that order; empty if it is only digested.
+  [[nodiscard]] const std::vector<RecordedOperation>& operations() const { return operations_; }
+  /// A hash of the same, but for the ranges: these are for people, and may hold the step's number.
+  [[nodiscard]] uint64_t digest() const { return digest_.digest(); }
 
   // ---- for the null device
   [[nodiscard]] size_t open(std::string_view name, Purpose purpose, bool lane);
@@ -53,11 +63,15 @@ class Recording {
   [[nodiscard]] RecordedPlace here(size_t stream) const { return {stream, streams_.at(stream).operations}; }
 
  private:
+  void digest(const RecordedOperation& operation);
+  const Operations kept_;
   ReservedMemory memory_;
   std::vector<RecordedStream> streams_;
   std::vector<std::vector<RecordedPlace>> waits_;  ///< [stream]: of its next operation
   std::vector<std::vector<int64_t>> passed_;       ///< [stream][other]: how far it has waited for the other
+  std::vector<int64_t> start_;                     ///< [stream]: operations before this step
   std::vector<RecordedOperation> operations_;
+  Xxh3 digest_;
 };
 
 }  // namespace tandem::gpu

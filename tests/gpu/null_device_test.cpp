@@ -86,7 +86,7 @@ TEST(MemoryNull, ListsOperationsWithTheirBytesAndWaits) {
                  }});
   EXPECT_TRUE(ran);
   EXPECT_TRUE(copied.passed());
-  const std::vector<RecordedOperation> list = rig.recording.take();
+  const std::vector<RecordedOperation>& list = rig.recording.operations();
   ASSERT_EQ(list.size(), 4u);
   EXPECT_EQ(list[0].name, "linear_forward");
   EXPECT_EQ(list[0].range, "forward");
@@ -99,7 +99,27 @@ TEST(MemoryNull, ListsOperationsWithTheirBytesAndWaits) {
   EXPECT_EQ(list[2].waits, (std::vector<RecordedPlace>{{0, 2}}));
   EXPECT_EQ(list[3].name, "fill_zero");
   EXPECT_EQ(rig.recording.streams().at(0).operations, 3);
-  EXPECT_TRUE(rig.recording.take().empty());
+}
+
+/// The same step again has the same digest, and any change another.
+TEST(MemoryNull, DigestsAStepByAllButItsRanges) {
+  Rig rig;
+  const Buffer memory = rig.device->allocate(4096, "weights");
+  const auto step = [&](int64_t fills, int64_t rows, bool waits, const char* range) {
+    rig.recording.begin_step();
+    rig.stream->range(range);
+    for (int64_t i = 0; i < fills; ++i) rig.stream->fill_zero(memory.tensor(DType::f32, {rows}));
+    if (waits) rig.lane->wait(rig.stream->record());
+    rig.lane->run({"decide", {}, {}, [] {}});
+    return rig.recording.digest();
+  };
+  const uint64_t digest = step(2, 3, true, "step 0");
+  EXPECT_EQ(step(2, 3, true, "step 1"), digest);
+  EXPECT_EQ(rig.recording.operations().back().waits, (std::vector<RecordedPlace>{{0, 2}}));
+  EXPECT_NE(step(3, 3, true, "step 1"), digest);
+  EXPECT_NE(step(2, 4, true, "step 1"), digest);
+  EXPECT_NE(step(2, 3, false, "step 1"), digest);
+  EXPECT_EQ(step(2, 3, true, "step 1"), digest);
 }
 
 TEST(MemoryNull, ScalarsReadZeroAndWorkersRunNothing) {
