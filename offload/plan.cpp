@@ -13,6 +13,7 @@ namespace tandem {
 
 namespace {
 
+constexpr int64_t kMostTokens = int64_t{1} << 26;  // of a step: its recording holds 28 bytes of each
 constexpr const char* kFreeSpace = "free space, or an output_dir on another disk";
 
 PlanTier tier(std::string name, ScopeBytes scopes, size_t limit, std::string note) {
@@ -60,6 +61,10 @@ void add_disk(MemoryReport& report, const Config& config, const TrainSetup& setu
 
 MemoryReport report_memory(const Config& config, const Machine& machine, const TrainSetup& setup,
                            const ParamTable& table, uint64_t disk_free) {
+  CHECK(setup.micro_batches <= kMostTokens / setup.tokens_per_micro_batch(), Status::usage,
+        fmt::format("a step of {} x {} sequences of {} tokens can't be planned: {} tokens are the most",
+                    setup.micro_batches, setup.micro_batch, setup.length, kMostTokens),
+        config.where("train_batch_size"), "a smaller batch, or a shorter data.sequence_length");
   const StepRecording recorded = record_step(setup, table, gpu::Operations::digested);
   MemoryReport report;
   report.tiers.push_back(

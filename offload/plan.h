@@ -31,7 +31,7 @@ struct MemoryReport {
 };
 
 /// A run fits here if and only if train would begin it. disk_free: bytes on the disk of the run folder.
-/// Allocates nothing of what it counts.
+/// Allocates nothing of what it counts. Error(usage) for a step of more than 2^26 tokens.
 MemoryReport report_memory(const Config& config, const Machine& machine, const TrainSetup& setup,
                            const ParamTable& table, uint64_t disk_free);
 

@@ -158,6 +158,9 @@ TEST(MemoryPlanProgram, SaysWhatIsWrong) {
   expect_refused({{"data.sequence_length", "64"}}, {}, {"64 is above the model's 32 positions"});
   expect_refused({{"gradient_cliping", "1"}}, {}, {"unknown key", "try: gradient_clipping"});
   expect_refused({{"model.config.num_hidden_layers", "0"}}, {}, {"num_hidden_layers"});
+  expect_refused({{"gradient_accumulation_steps", "10000000"}}, {},
+                 {"a step of 10000000 x 2 sequences of 16 tokens can't be planned: 67108864 tokens are",
+                  "try: a smaller batch"});
   expect_refused({}, {"--hardware", "4090"}, {"unknown option \"--hardware\""});
   EXPECT_EQ(run_tandem({"plan", runs.path("absent.json")}).status, 2);
 }
