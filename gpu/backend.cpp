@@ -3,6 +3,7 @@
 #include "gpu/cuda_probe.h"
 #include "gpu/host/host_device.h"
 #include "gpu/host/host_ops.h"
+#include "gpu/null/null_device.h"
 
 namespace tandem::gpu {
 
@@ -34,6 +35,10 @@ std::string pci_bus_id(const std::string& kind) {
 }
 
 std::unique_ptr<Device> open(const std::string& kind, const OpenOptions& options) {
+  if (kind == "null") {
+    ASSERT(options.recording != nullptr, "the null device records, and no recording was given");
+    return std::make_unique<NullDevice>(*options.recording);
+  }
   const std::string why = why_absent(kind);
   CHECK(why.empty(), Status::usage, "device \"" + printable(kind) + "\" can't be used: " + why, "device.kind",
         "\"auto\" or \"host\"");

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -28,6 +29,18 @@ size_t resident_bytes() {
   size_t total = 0, resident = 0;
   statm >> total >> resident;
   return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Bytes of device memory that are the host's.
+size_t shared_bytes(const Machine& machine, size_t device) {
+  return machine.device_shares_host() ? device : 0;
+}
+
+/// Address space of all but the host's own memory.
+size_t other_space(const Machine& machine, size_t device) {
+  const auto threads = static_cast<size_t>(machine.workers->count());
+  return shared_bytes(machine, device) * kDeviceMappings + threads * (kThreadSpace + kProductSpace) +
+         kStreams * kThreadSpace;
 }
 
 std::string lacks(const char* tier, size_t need, size_t limit, const char* limited_by) {
@@ -116,16 +129,23 @@ FixedBytes fixed_bytes(const Machine& machine, const TrainSetup& setup, const Pa
   return {resident_bytes(), saves + (machine.device_shares_host() ? scratch : 0)};
 }
 
+size_t host_room(const Machine& machine, size_t device) {
+  const auto rest = [](size_t of, size_t taken) { return of > taken ? of - taken : 0; };
+  size_t room = machine.limits.resident_bytes();
+  if (room != SIZE_MAX) room = rest(room, shared_bytes(machine, device));
+  if (machine.limits.address_space_bytes)
+    room = std::min(room, rest(*machine.limits.address_space_bytes, other_space(machine, device)));
+  return room;
+}
+
 std::string host_shortfall(const Machine& machine, size_t host, size_t device) {
-  const size_t shared = machine.device_shares_host() ? device : 0;
+  const size_t shared = shared_bytes(machine, device);
   const size_t resident = machine.limits.resident_bytes();
   if (host + shared > resident) {
     const bool group = machine.limits.cgroup_free_bytes == resident;
     return lacks("host", host + shared, resident, group ? " (the control group's limit)" : "");
   }
-  const auto threads = static_cast<size_t>(machine.workers->count());
-  const size_t space =
-      host + shared * kDeviceMappings + threads * (kThreadSpace + kProductSpace) + kStreams * kThreadSpace;
+  const size_t space = host + other_space(machine, device);
   if (machine.limits.address_space_bytes && space > *machine.limits.address_space_bytes)
     return lacks("process", space, *machine.limits.address_space_bytes, " as address space (ulimit -v)");
   return {};

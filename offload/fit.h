@@ -21,6 +21,9 @@ FixedBytes fixed_bytes(const Machine& machine, const TrainSetup& setup, const Pa
 /// which the host device takes from the host, each byte mapped twice.
 std::string host_shortfall(const Machine& machine, size_t host, size_t device);
 
+/// Bytes of its own memory that the host can give beside so many of the device.
+size_t host_room(const Machine& machine, size_t device);
+
 /// The first knob that makes the setup fit, as a config would say it; of knobs that do so only together, all;
 /// then a higher device.memory_limit. Nothing if none of this helps.
 std::optional<std::string> first_knob(const Machine& machine, const TrainSetup& setup,

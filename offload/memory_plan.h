@@ -20,6 +20,8 @@ struct MemoryPlan {
   [[nodiscard]] size_t device_bytes() const;
   [[nodiscard]] size_t host_bytes() const;
   [[nodiscard]] size_t pinned_bytes() const;
+  /// With the staging: while states are loaded or saved.
+  [[nodiscard]] size_t most_pinned_bytes() const { return pinned_bytes() + staging; }
 };
 
 MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table);

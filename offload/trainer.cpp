@@ -123,6 +123,12 @@ class Trainer::Impl {
     last_end_ = compute_->record();
   }
 
+  /// In the place of load(): takes and returns its staging.
+  void load_nothing() {
+    (void)mover();
+    last_end_ = compute_->record();
+  }
+
   [[nodiscard]] int64_t next_step() const { return next_; }
 
   void step(const StepTokens& batch) {
@@ -378,6 +384,14 @@ Trainer::Trainer(const TrainSetup& setup, const ParamTable& table, Device& devic
     : device_(device), impl_(guarded(device, [&] {
         auto impl = std::make_unique<Impl>(setup, table, device, host, workers, start);
         impl->load(planes);
+        return impl;
+      })) {}
+Trainer::Trainer(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
+                 Workers& workers)
+    : device_(device), impl_(guarded(device, [&] {
+        const TrainState fresh{StepPolicy::initial(setup.policy), {}};
+        auto impl = std::make_unique<Impl>(setup, table, device, host, workers, fresh);
+        impl->load_nothing();
         return impl;
       })) {}
 Trainer::~Trainer() = default;

@@ -46,6 +46,10 @@ class Trainer {
  public:
   Trainer(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
           Workers& workers, const TrainState& start, PlaneSource& planes);
+  /// Before step 0 with weights and states as memory comes: for a device that computes nothing. What loading
+  /// would allocate is allocated and given back.
+  Trainer(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
+          Workers& workers);
   ~Trainer();
 
   /// The next step's number, from 0.

@@ -60,7 +60,7 @@ class Run {
         steps_(run_steps(config, data_)),
         machine_(find_machine(config.device, config.where("device.kind"))),
         setup_(make_setup(config, model_.arch, table_, steps_, machine_.isa)),
-        pinned_bytes_(plan_memory(setup_, table_).pinned_bytes()),
+        pinned_bytes_(plan_memory(setup_, table_).most_pinned_bytes()),
         folder_(config.output_dir),
         resolved_(json::dump(resolved(config), 2) + "\n"),
         printer_(steps_, config.steps_per_print, options.quiet) {}

@@ -41,6 +41,21 @@ void expect_rank(std::string_view name, const Tensor& t, int rank) {
   ASSERT(t.rank() == rank, "{} has rank {}, not {}", name, t.rank(), rank);
 }
 
+/// A kernel's name, and its floating-point operations where these are what it costs.
+struct Label {
+  Label(const char* name, double flops = 0) : name(name), flops(flops) {}  // NOLINT: most are names alone
+  const char* name;
+  double flops;
+};
+
+/// Of `products` products over the pairs of rows and keys that attention looks at.
+double attention_flops(const AttentionShape& s, int products) {
+  const auto length = static_cast<double>(s.length);
+  const double window = s.window > 0 ? std::min(static_cast<double>(s.window), length) : length;
+  const double pairs = window * (window + 1) / 2 + (length - window) * window;
+  return 2.0 * products * static_cast<double>(s.batch * s.heads * s.head_dim) * pairs;
+}
+
 bool same_memory(const Tensor& a, const Tensor& b) { return !a.empty() && a.raw() == b.raw(); }
 
 /// A kernel's arguments as it runs: tensors readable, the rest as it is.
@@ -52,7 +67,7 @@ const T& opened(const KernelContext&, const T& value) {
 
 class HostOps : public Ops {
  public:
-  HostOps(KernelQueue& queue, const RowKernels& rows) : queue_(queue), rows_(rows) { check_products(); }
+  HostOps(KernelQueue& queue, const RowKernels& rows) : queue_(queue), rows_(rows) {}
 
   void embedding_forward(Stream& stream, Tensor y, Tensor table, Tensor tokens) override {
     expect_act("y", y);
@@ -154,7 +169,8 @@ class HostOps : public Ops {
                          const AttentionShape& s) override {
     expect_attention(s, q, k, v, lse);
     expect("out", out, q.dtype(), {s.batch, s.length, s.heads, s.head_dim});
-    launch(stream, "attention_forward", {q, k, v}, {out, lse}, gpu::attention_forward, out, lse, q, k, v, s);
+    launch(stream, {"attention_forward", attention_flops(s, 2)}, {q, k, v}, {out, lse},
+           gpu::attention_forward, out, lse, q, k, v, s);
   }
   void attention_backward(Stream& stream, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor q, Tensor k,
                           Tensor v, Tensor out, Tensor lse, const AttentionShape& s) override {
@@ -164,8 +180,8 @@ class HostOps : public Ops {
       expect(name, t, act, {s.batch, s.length, s.heads, s.head_dim});
     for (const auto& [name, t] : {std::pair{"dk", dk}, {"dv", dv}})
       expect(name, t, act, {s.batch, s.length, s.kv_heads, s.head_dim});
-    launch(stream, "attention_backward", {dout, q, k, v, out, lse}, {dq, dk, dv}, gpu::attention_backward, dq,
-           dk, dv, dout, q, k, v, out, lse, s);
+    launch(stream, {"attention_backward", attention_flops(s, 5)}, {dout, q, k, v, out, lse}, {dq, dk, dv},
+           gpu::attention_backward, dq, dk, dv, dout, q, k, v, out, lse, s);
   }
 
   void swiglu_forward(Stream& stream, Tensor y, Tensor gate, Tensor up) override {
@@ -257,8 +273,7 @@ class HostOps : public Ops {
 
  private:
   /// c = op(a) * op(b): checks that the three shapes meet.
-  void multiply(Stream& stream, std::string_view name, Storage storage, Tensor c, Tensor a, Tensor b,
-                Into into) {
+  void multiply(Stream& stream, const char* name, Storage storage, Tensor c, Tensor a, Tensor b, Into into) {
     expect_act(name, a);
     for (const Tensor& t : {a, b, c}) expect_rank(name, t, 2);
     const bool a_turned = storage == Storage::tn, b_turned = storage == Storage::nt;
@@ -267,7 +282,8 @@ class HostOps : public Ops {
     expect(name, c, c.dtype() == DType::f32 ? DType::f32 : a.dtype(), {m, n});
     std::vector<Tensor> reads = {a, b};
     if (into == Into::add) reads.push_back(c);
-    launch(stream, name, std::move(reads), {c}, product, storage, c, a, b, into);
+    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    launch(stream, {name, flops}, std::move(reads), {c}, product, storage, c, a, b, into);
   }
 
   static void expect_layer_norm(const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd) {
@@ -291,14 +307,14 @@ class HostOps : public Ops {
 
   /// Enqueues kernel(workers, tools, args...) with its tensors made readable.
   template <class Function, class... Args>
-  void launch(Stream& stream, std::string_view name, std::vector<Tensor> reads, std::vector<Tensor> writes,
+  void launch(Stream& stream, Label label, std::vector<Tensor> reads, std::vector<Tensor> writes,
               Function kernel, Args... args) {
     std::erase_if(reads, [](const Tensor& t) { return t.empty(); });
     std::erase_if(writes, [](const Tensor& t) { return t.empty(); });
     auto body = [&rows = rows_, scratch = scratch_, kernel, args...](KernelContext& context) {
       kernel(context.workers(), KernelTools{rows, *scratch}, opened(context, args)...);
     };
-    queue_.enqueue(stream, {std::string(name), std::move(reads), std::move(writes), std::move(body)});
+    queue_.enqueue(stream, {label.name, std::move(reads), std::move(writes), std::move(body), label.flops});
   }
 
   KernelQueue& queue_;
@@ -313,7 +329,12 @@ std::unique_ptr<Ops> make_host_ops(KernelQueue& queue) {
 }
 
 std::unique_ptr<Ops> make_host_ops(KernelQueue& queue, const RowKernels& rows) {
+  check_products();
   return std::make_unique<HostOps>(queue, rows);
+}
+
+std::unique_ptr<Ops> make_untried_ops(KernelQueue& queue) {
+  return std::make_unique<HostOps>(queue, *row_kernels().front());
 }
 
 size_t host_scratch_bytes(int threads, DType act, int64_t length, int64_t head_dim) {

@@ -19,11 +19,12 @@ class KernelContext {
 };
 
 /// One kernel launch: a name, every tensor that it reads and writes (device addresses; checked by the vector
-/// clocks), its body.
+/// clocks), its body, and its floating-point operations where these are what it costs (products, attention).
 struct Kernel {
   std::string name;
   std::vector<Tensor> reads, writes;
   std::function<void(KernelContext&)> body;
+  double flops = 0;
 };
 
 /// Where the host device's ops put their kernels. Implemented by the host device; tests may run them at once.

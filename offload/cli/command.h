@@ -32,6 +32,7 @@ struct CommandRow {
 };
 
 std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_plan();
 std::unique_ptr<Command> make_eval();
 std::unique_ptr<Command> make_inspect();
 std::unique_ptr<Command> make_export();
@@ -40,6 +41,7 @@ std::unique_ptr<Command> make_doctor();
 /// Every subcommand, in the order of --help.
 inline constexpr CommandRow kCommands[] = {
     {"train", "Train a model as the config says", make_train},
+    {"plan", "Show the bytes that a run needs of each memory, and whether it fits (no times yet)", make_plan},
     {"eval", "Measure the loss of a model or checkpoint on token files", make_eval},
     {"inspect", "Show what a checkpoint, model or token file holds, and what is wrong with it", make_inspect},
     {"export", "Write a model or checkpoint as an ordinary Hugging Face folder", make_export},

@@ -1,8 +1,10 @@
-// The plan's bytes are those that a run takes, scope by scope, from its first step on.
+// The plan's bytes are those that a run takes, scope by scope, from its first step on; and those that the
+// recording of a step shows, which takes none.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "offload/memory_plan.h"
+#include "offload/step_recording.h"
 #include "tests/offload/engine_rig.h"
 
 namespace tandem {
@@ -12,12 +14,35 @@ using testing::EngineOptions;
 using testing::EngineRig;
 using testing::Where;
 
-/// Scope -> the most bytes at once; without scopes that hold none now (staging, which is given back).
+/// Scope -> the most bytes at once.
 ScopeBytes peaks(const MemoryCounters& counters) {
   ScopeBytes bytes;
   for (const auto& [scope, held] : counters.scopes())
-    if (!scope.empty() && held.now > 0) bytes[scope] = held.peak;
+    if (!scope.empty()) bytes[scope] = held.peak;
   return bytes;
+}
+
+/// The plan's host memory with the staging that a run takes while it starts or saves.
+ScopeBytes host_peaks(const MemoryPlan& plan) {
+  ScopeBytes bytes = plan.host;
+  bytes["staging"] = plan.staging;
+  return bytes;
+}
+
+size_t sum(const ScopeBytes& scopes) {
+  size_t total = 0;
+  for (const auto& [scope, bytes] : scopes) total += bytes;
+  return total;
+}
+
+/// Formats and frozen parameters by turns, which all dtypes can have or only bf16.
+void vary_states(EngineOptions& options, size_t i) {
+  constexpr MasterFormat kMasters[] = {MasterFormat::fp32, MasterFormat::split, MasterFormat::ulp8};
+  constexpr MomentFormat kMoments[] = {MomentFormat::int8, MomentFormat::fp32, MomentFormat::bf16};
+  if (options.dtype == DType::bf16) options.masters = kMasters[i % 3];
+  options.moments = kMoments[i / 2 % 3];
+  if (i % 4 == 1) options.freeze = {"model.embed_tokens.weight", "*layers.0.*"};
+  if (i % 4 == 2) options.freeze = {"*mlp*", "lm_head.weight"};
 }
 
 std::vector<EngineOptions> setups() {
@@ -41,6 +66,7 @@ std::vector<EngineOptions> setups() {
         options.on_nonfinite = dtype == DType::f32 ? OnNonfinite::stop : OnNonfinite::skip;
         options.policy.warmup_steps = 2;
         options.prediction = 1;
+        vary_states(options, i);
         all.push_back(options);
       }
   return all;
@@ -52,8 +78,9 @@ TEST(Memory, EveryScopeIsThePlansFromTheFirstStepOn) {
     const MemoryPlan plan = plan_memory(rig.setup(), rig.table());
     rig.run(1);
     EXPECT_EQ(peaks(rig.device().counters()), plan.device);
-    EXPECT_EQ(peaks(rig.host().counters()), plan.host);
+    EXPECT_EQ(peaks(rig.host().counters()), host_peaks(plan));
     EXPECT_EQ(rig.device().counters().total().peak, plan.device_bytes());
+    EXPECT_EQ(rig.host().counters().total().peak, plan.host_bytes() + plan.staging);
     EXPECT_EQ(rig.host().counters().total().now, plan.host_bytes());
     const Window window{options.micro_batch, options.length, rig.setup().group()};
     const size_t model = model_bytes(options.arch, options.dtype, window, options.keep).total();
@@ -67,11 +94,41 @@ TEST(Memory, EveryScopeIsThePlansFromTheFirstStepOn) {
         {std::span(tokens.tokens).first(sequences), std::span(tokens.targets).first(sequences)});
     rig.run(2);
     EXPECT_EQ(peaks(rig.device().counters()), plan.device);
-    EXPECT_EQ(peaks(rig.host().counters()), plan.host);
+    EXPECT_EQ(peaks(rig.host().counters()), host_peaks(plan));
     EXPECT_EQ(rig.device().counters().total().peak, plan.device_bytes());
     EXPECT_EQ(rig.trainer().arena_peak(),
               std::max(model, model_eval_bytes(options.arch, options.dtype, window).total()));
   }
+}
+
+TEST(Memory, TheRecordingOfAStepTakesWhatThePlanSays) {
+  for (const EngineOptions& options : setups()) {
+    const ParamTable table(options.arch, options.no_decay, options.freeze);
+    const TrainSetup setup = setup_of(options, table);
+    const MemoryPlan plan = plan_memory(setup, table);
+    const StepRecording recorded = record_step(setup, table);
+    EXPECT_EQ(recorded.device, plan.device);
+    EXPECT_EQ(recorded.host, host_peaks(plan));
+    EXPECT_EQ(sum(recorded.pinned), plan.most_pinned_bytes());
+  }
+}
+
+/// The mutants: a bucket and a slot more than the plan knows of.
+TEST(Memory, TheRecordingNoticesWhatAPlanForgets) {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  options.arch.layers = 3;
+  const ParamTable table(options.arch);
+  const TrainSetup planned = setup_of(options, table);
+  const MemoryPlan plan = plan_memory(planned, table);
+  TrainSetup run = planned;
+  run.layer_buckets = 3;
+  EXPECT_NE(record_step(run, table).device, plan.device);
+  EXPECT_EQ(record_step(run, table).host, host_peaks(plan));
+  run = planned;
+  run.policy.schedule = Schedule::delayed;
+  EXPECT_EQ(record_step(run, table).device, plan.device);
+  EXPECT_NE(record_step(run, table).host, host_peaks(plan));
 }
 
 /// By arithmetic, without model_bytes() or the table. Untied tiny model: embedding and head matrix 256 x 64;
