@@ -6,6 +6,7 @@
 // uses until the launches are done. Grids depend on shapes alone.
 #include "core/base/dtype.h"
 #include "gpu/kernels/adam.cuh"
+#include "gpu/kernels/bias.cuh"
 #include "gpu/kernels/column_sums.cuh"
 #include "gpu/kernels/embedding.cuh"
 #include "gpu/kernels/layer_norm.cuh"

@@ -12,7 +12,7 @@ constexpr int kThreadNodes = 4;
 constexpr int64_t kTreeNodes = kBlockThreads * kThreadNodes;  // that one block of reduce_nodes adds up
 
 /// nodes[leaf] = {sum of x^2, number of non-finite x} over the leaf's kReduceLeaf elements. A thread is one
-/// of a leaf's kReduceLanes lanes and takes every so manieth element in order. Blocks of kBlockThreads:
+/// of a leaf's kReduceLanes lanes and takes every 16th element in order. Blocks of kBlockThreads:
 /// kBlockLeaves leaves each. nodes: [leaves, 2]; x: [n], read once: 32 bytes a step for each leaf of 16-bit
 /// elements, 64 of fp32.
 template <class T>
