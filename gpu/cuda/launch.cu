@@ -148,8 +148,8 @@ cudaError_t adam(cudaStream_t stream, void* weight_out, DType weight_type, const
                  float* master, float* moment1, float* moment2, int64_t n, const AdamScalars& scalars,
                  Decay decay, float prediction) {
   StreamLauncher on(stream);
-  simt_cuda::launch_adam(on, weight_out, weight_type, grad, grad_type,
-                         {master, moment1, moment2, n, scalars, decay, prediction});
+  simt_cuda::launch_adam(on, weight_out, weight_type, grad, grad_type, decay,
+                         {master, moment1, moment2, n, scalars, prediction});
   return on.status();
 }
 

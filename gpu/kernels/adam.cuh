@@ -9,28 +9,20 @@ struct AdamPass {
   float *master, *moment1, *moment2;  // [n]
   int64_t n;
   AdamScalars scalars;
-  Decay decay;
   float prediction;  ///< 0: the rounded master itself is published
 };
-
-template <Decay decay>
-DEVICE void adam_pack(Pack& p, Pack& m, Pack& v, const Pack& g, const AdamConstants<float>& constants) {
-  UNROLL for (int k = 0; k < kPack; ++k) adam_update<decay>(p.x[k], m.x[k], v.x[k], g.x[k], constants);
-}
 
 /// core/math/adam_formula.h, bit-equal to the CPU's: p, m, v updated by grad; weight_out = round_weight(p),
 /// or of what is predicted. One pack a thread. weight_out, grad: [n], which may be one memory. Reads and
 /// writes each array once.
-template <class Weight, class Grad>
+template <Decay decay, class Weight, class Grad>
 KERNEL void adam(Weight* weight_out, const Grad* grad, AdamPass pass) {
   const AdamConstants<float> constants(pass.scalars);
   const bool wide = aligned(pass.master, pass.moment1, pass.moment2) && aligned(weight_out) && aligned(grad);
   for_grid(pass.n, wide, [&](int64_t i, Part part) {
     Pack p = load(pass.master + i, part), m = load(pass.moment1 + i, part), v = load(pass.moment2 + i, part);
     const Pack g = load(grad + i, part), before = p;
-    if (pass.decay == Decay::none) adam_pack<Decay::none>(p, m, v, g, constants);
-    if (pass.decay == Decay::l2) adam_pack<Decay::l2>(p, m, v, g, constants);
-    if (pass.decay == Decay::decoupled) adam_pack<Decay::decoupled>(p, m, v, g, constants);
+    UNROLL for (int k = 0; k < kPack; ++k) adam_update<decay>(p.x[k], m.x[k], v.x[k], g.x[k], constants);
     store(pass.master + i, p, part);
     store(pass.moment1 + i, m, part);
     store(pass.moment2 + i, v, part);

@@ -261,18 +261,9 @@ inline int64_t sum_of_squares_scratch(int64_t n) {
   return (pairs > 0 ? pairs : 1) * 2 * static_cast<int64_t>(sizeof(double));
 }
 
-/// out: [2] f64. scratch: sum_of_squares_scratch bytes.
+/// out = the tree over `count` nodes, which the levels above follow in scratch. out: [2] f64.
 template <class Launcher>
-void launch_sum_of_squares(Launcher& launcher, double* out, const void* x, DType type, int64_t n,
-                           void* scratch) {
-  double* nodes = as<double>(scratch);
-  int64_t count = quotient_up(n, kReduceLeaf);
-  with_type(type, [&](auto t) {
-    using T = decltype(t);
-    if (count > 0)
-      launcher("leaf_squares", Grid{quotient_up(count, kBlockLeaves), kBlockThreads}, leaf_squares<T>, nodes,
-               as<T>(x), n);
-  });
+void launch_reduce_nodes(Launcher& launcher, double* out, double* nodes, int64_t count) {
   for (bool root = false; !root;) {
     const int64_t above = quotient_up(count, kTreeNodes);
     root = above <= 1;
@@ -283,17 +274,43 @@ void launch_sum_of_squares(Launcher& launcher, double* out, const void* x, DType
   }
 }
 
+/// out: [2] f64. scratch: sum_of_squares_scratch bytes.
 template <class Launcher>
-void launch_adam(Launcher& launcher, void* weight_out, DType weight_type, const void* grad, DType grad_type,
-                 const AdamPass& pass) {
-  if (pass.n == 0) return;
+void launch_sum_of_squares(Launcher& launcher, double* out, const void* x, DType type, int64_t n,
+                           void* scratch) {
+  double* const nodes = as<double>(scratch);
+  const int64_t leaves = quotient_up(n, kReduceLeaf);
+  with_type(type, [&](auto t) {
+    using T = decltype(t);
+    if (leaves > 0)
+      launcher("leaf_squares", Grid{quotient_up(leaves, kBlockLeaves), kBlockThreads}, leaf_squares<T>, nodes,
+               as<T>(x), n);
+  });
+  launch_reduce_nodes(launcher, out, nodes, leaves);
+}
+
+template <Decay decay, class Launcher>
+void launch_adam_of(Launcher& launcher, void* weight_out, DType weight_type, const void* grad,
+                    DType grad_type, const AdamPass& pass) {
   with_type(weight_type, [&](auto w) {
     with_type(grad_type, [&](auto g) {
       using W = decltype(w);
       using G = decltype(g);
-      launcher("adam", grid_of_packs(pass.n), adam<W, G>, as<W>(weight_out), as<G>(grad), pass);
+      launcher("adam", grid_of_packs(pass.n), adam<decay, W, G>, as<W>(weight_out), as<G>(grad), pass);
     });
   });
+}
+
+template <class Launcher>
+void launch_adam(Launcher& launcher, void* weight_out, DType weight_type, const void* grad, DType grad_type,
+                 Decay decay, const AdamPass& pass) {
+  if (pass.n == 0) return;
+  const auto launch = [&](auto launch_of) {
+    launch_of(launcher, weight_out, weight_type, grad, grad_type, pass);
+  };
+  if (decay == Decay::none) launch(launch_adam_of<Decay::none, Launcher>);
+  if (decay == Decay::l2) launch(launch_adam_of<Decay::l2, Launcher>);
+  if (decay == Decay::decoupled) launch(launch_adam_of<Decay::decoupled, Launcher>);
 }
 
 }  // namespace tandem::gpu::TANDEM_SIMT

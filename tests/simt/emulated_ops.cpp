@@ -1,7 +1,5 @@
 #include "tests/simt/emulated_ops.h"
 
-#include <array>
-
 #include "gpu/kernels/launches.h"
 
 namespace tandem::simt {
@@ -9,10 +7,6 @@ namespace tandem::simt {
 namespace {
 
 namespace kernels = gpu::TANDEM_SIMT;
-
-constexpr std::array<std::string_view, 6> kWithoutKernels = {
-    "attention_backward",     "attention_forward", "linear_backward_input",
-    "linear_backward_weight", "linear_forward",    "softmax_cross_entropy"};
 
 using Named = std::pair<const char*, Tensor>;
 
@@ -157,9 +151,9 @@ class EmulatedOps : public Ops {
         launches_,
         {{"master", t.master}, {"moment1", t.moment1}, {"moment2", t.moment2}, {"weight_out", t.weight_out}},
         {{"grad", t.grad}});
-    kernels::launch_adam(on, t.weight_out.raw(), t.weight_out.dtype(), t.grad.raw(), t.grad.dtype(),
+    kernels::launch_adam(on, t.weight_out.raw(), t.weight_out.dtype(), t.grad.raw(), t.grad.dtype(), decay,
                          {t.master.data<float>(), t.moment1.data<float>(), t.moment2.data<float>(),
-                          t.master.numel(), scalars, decay, publish.prediction});
+                          t.master.numel(), scalars, publish.prediction});
   }
   void round_weights(Stream&, Tensor dst, Tensor src) override {
     OpLauncher on(launches_, {{"dst", dst}}, {{"src", src}});
@@ -167,7 +161,7 @@ class EmulatedOps : public Ops {
   }
 
  private:
-  static void absent() { ASSERT(false, "an op of ops_without_kernels()"); }
+  static void absent() { ASSERT(false, "an op of kOpsWithoutKernels"); }
   static float* floats(const Tensor& t) { return t.empty() ? nullptr : t.data<float>(); }
   static int64_t sums_scratch(const Tensor& x, const Tensor& sums) {
     return sums.empty() ? 0 : kernels::column_sums_scratch(x.dim(0), x.dim(1));
@@ -177,10 +171,10 @@ class EmulatedOps : public Ops {
 
 }  // namespace
 
-std::span<const std::string_view> ops_without_kernels() { return kWithoutKernels; }
-
-std::unique_ptr<Ops> make_emulated_ops(const EmulatorSettings& settings) {
+namespace TANDEM_SIMT {
+std::unique_ptr<Ops> make_ops(const EmulatorSettings& settings) {
   return std::make_unique<EmulatedOps>(settings);
 }
+}  // namespace TANDEM_SIMT
 
 }  // namespace tandem::simt

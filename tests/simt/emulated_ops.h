@@ -2,7 +2,7 @@
 // The ops of core/device/ops.h by the launches of gpu/kernels/launches.h, in the emulator, at once and in
 // plain memory.
 #include <memory>
-#include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/device/ops.h"
@@ -18,8 +18,13 @@ struct EmulatorSettings {
 };
 
 /// Ops that have no kernel in gpu/kernels: they are an ASSERT here.
-std::span<const std::string_view> ops_without_kernels();
+constexpr std::string_view kOpsWithoutKernels[] = {"attention_backward",    "attention_forward",
+                                                   "linear_backward_input", "linear_backward_weight",
+                                                   "linear_forward",        "softmax_cross_entropy"};
 
-std::unique_ptr<Ops> make_emulated_ops(const EmulatorSettings& settings = {});
+/// In the namespace of the kernels, since each mutant of them (mutants.cmake) has its own.
+namespace simt_emulated {
+std::unique_ptr<Ops> make_ops(const EmulatorSettings& settings);
+}
 
 }  // namespace tandem::simt

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cpu_adam/plain_pool.h"
+#include "source_mutants.h"  // of the build folder
 #include "tests/gpu/op_cases_host.h"
 #include "tests/simt/emulated_ops.h"
 
@@ -19,7 +20,7 @@ using Bytes = std::vector<std::vector<std::byte>>;
 std::vector<std::string> ops_with_kernels() {
   std::vector<std::string> names = op_cases::op_names();
   std::erase_if(names, [](const std::string& op) {
-    return std::ranges::find(ops_without_kernels(), op) != ops_without_kernels().end();
+    return std::ranges::find(kOpsWithoutKernels, op) != std::end(kOpsWithoutKernels);
   });
   return names;
 }
@@ -37,14 +38,14 @@ TEST(SimtOps, EveryOpOfTheTableHasAKernelOrIsNamed) {
   std::set<std::string_view> table;
   const std::vector<std::string> names = op_cases::op_names();
   table.insert(names.begin(), names.end());
-  for (const std::string_view op : ops_without_kernels()) EXPECT_TRUE(table.contains(op)) << op;
-  EXPECT_EQ(ops_with_kernels().size() + ops_without_kernels().size(), names.size());
+  for (const std::string_view op : kOpsWithoutKernels) EXPECT_TRUE(table.contains(op)) << op;
+  EXPECT_EQ(ops_with_kernels().size() + std::size(kOpsWithoutKernels), names.size());
 }
 
 class SimtKernels : public testing::TestWithParam<std::string> {};
 
 TEST_P(SimtKernels, EqualDoubleWithinTheirRoundings) {
-  const auto ops = make_emulated_ops();
+  const auto ops = simt_emulated::make_ops({});
   for (const OpCase& op_case : op_cases::cases_of(GetParam()))
     EXPECT_EQ(complaint(op_case, op_cases::run_at_once(*ops, op_case)), "") << op_case.name;
 }
@@ -52,7 +53,7 @@ TEST_P(SimtKernels, EqualDoubleWithinTheirRoundings) {
 /// Where a tensor lies decides how packs are loaded, and the seed when each block and thread runs: neither
 /// changes a bit.
 TEST_P(SimtKernels, GiveTheSameBitsAtEveryAddressAndInEveryOrder) {
-  const auto ops = make_emulated_ops(), later = make_emulated_ops({.seed = 7});
+  const auto ops = simt_emulated::make_ops({}), later = simt_emulated::make_ops({.seed = 7});
   for (const OpCase& op_case : op_cases::cases_of(GetParam()))
     EXPECT_EQ(op_cases::run_at_once(*ops, op_case), op_cases::run_at_once(*later, op_case, 1))
         << op_case.name;
@@ -62,11 +63,10 @@ INSTANTIATE_TEST_SUITE_P(Simt, SimtKernels, testing::ValuesIn(ops_with_kernels()
                          [](const auto& info) { return info.param; });
 
 /// True if some case of the op ends with a fault or a wrong result.
-bool notices(const std::string& op, const Mutant& mutant) {
-  const auto ops = make_emulated_ops({.mutant = mutant});
+bool notices(const std::string& op, Ops& ops) {
   return std::ranges::any_of(op_cases::cases_of(op), [&](const OpCase& op_case) {
     try {
-      return !complaint(op_case, op_cases::run_at_once(*ops, op_case)).empty();
+      return !complaint(op_case, op_cases::run_at_once(ops, op_case)).empty();
     } catch (const Fault&) {
       return true;
     }
@@ -77,12 +77,11 @@ bool notices(const std::string& op, const Mutant& mutant) {
 using Users = std::map<std::string, std::vector<std::string>>;
 void expect_noticed(const Users& users, Mutant::Kind kind, const char* what) {
   EXPECT_FALSE(users.empty());
-  for (const auto& [site, ops] : users)
-    EXPECT_TRUE(std::ranges::any_of(ops,
-                                    [&](const std::string& op) {
-                                      return notices(op, {kind, site});
-                                    }))
+  for (const auto& [site, ops] : users) {
+    const auto broken = simt_emulated::make_ops({.mutant = Mutant{kind, site}});
+    EXPECT_TRUE(std::ranges::any_of(ops, [&](const std::string& op) { return notices(op, *broken); }))
         << what << " at " << site;
+  }
 }
 
 /// One place in the kernels' source after the other: each barrier left out, each mask without its upper half.
@@ -90,7 +89,7 @@ TEST(SimtMutants, BrokenBarriersAndMasksAreNoticed) {
   Users barriers, shuffles;
   for (const std::string& op : ops_with_kernels()) {
     Sites sites;
-    const auto ops = make_emulated_ops({.sites = &sites});
+    const auto ops = simt_emulated::make_ops({.sites = &sites});
     for (const OpCase& op_case : op_cases::cases_of(op)) op_cases::run_at_once(*ops, op_case);
     for (const std::string& site : sites.barriers) barriers[site].push_back(op);
     for (const std::string& site : sites.shuffles) shuffles[site].push_back(op);
@@ -99,13 +98,18 @@ TEST(SimtMutants, BrokenBarriersAndMasksAreNoticed) {
   expect_noticed(shuffles, Mutant::Kind::mask_without_upper_lanes, "half a mask");
 }
 
+TEST(SimtMutants, PlantedFaultsInTheSourceAreNoticed) {
+  for (const SourceMutant& mutant : kSourceMutants)
+    EXPECT_TRUE(notices(mutant.op, *mutant.make_ops({}))) << mutant.name << " in " << mutant.op;
+}
+
 /// Ops whose order of arithmetic is a contract: the host's bits.
 class SimtIdentity : public testing::TestWithParam<std::string> {};
 
 TEST_P(SimtIdentity, GivesTheHostsBits) {
   const auto workers = make_plain_pool(1);
   op_cases::HostRunner host(*workers, *gpu::row_kernels().front());
-  const auto ops = make_emulated_ops();
+  const auto ops = simt_emulated::make_ops({});
   for (const OpCase& op_case : op_cases::cases_of(GetParam())) {
     const Bytes expected = host.run(op_case), got = op_cases::run_at_once(*ops, op_case);
     for (size_t i = 0; i < got.size(); ++i)
