@@ -7,7 +7,8 @@
 namespace tandem::gpu::TANDEM_SIMT {
 
 constexpr int kTileColumns = kWarp * kPack;        // a warp's packs
-constexpr int kTileWarps = kBlockThreads / kWarp;  // each takes every eighth row of a chunk
+constexpr int kTileWarps = kBlockThreads / kWarp;  // each takes every kTileWarps-th row of a chunk
+constexpr int kTileSums = kTileWarps * kTileColumns;
 constexpr int64_t kTileRows = 8 * kTileWarps;
 static_assert(kTileColumns == kBlockThreads);
 
@@ -16,7 +17,7 @@ static_assert(kTileColumns == kBlockThreads);
 /// tiles innermost. partial: [chunks, width] fp32. Reads each term once.
 template <class Term>
 KERNEL void column_sums(float* partial, Term term, int64_t rows, int64_t width) {
-  SHARED_ARRAY(float, sums, kTileWarps* kTileColumns);
+  SHARED_ARRAY(float, sums, kTileSums);
   const int64_t tiles = (width + kTileColumns - 1) / kTileColumns;
   const int64_t chunk = block() / tiles, tile = block() % tiles * kTileColumns;
   const int64_t column = tile + lane() * kPack, left = width - column;

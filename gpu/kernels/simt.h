@@ -4,21 +4,21 @@
 // header and none of CUDA's, holds no <<<>>> and no PTX, and touches global and shared memory by these words
 // alone, so that the emulator sees every access:
 //
-//   KERNEL                        before a kernel: `template <...> KERNEL void f(...)`
-//   DEVICE                        before a function that kernels call
-//   UNROLL                        before a loop whose body must become straight code
-//   thread() threads()            index in the block; threads of the block, at most kBlockThreads
-//   block() blocks()              index of the block; blocks of the grid, which has one dimension
-//   lane() warp()                 index in the warp; of the warp in the block
-//   block_barrier()               waits for all threads of the block. All must reach it, at the same place.
-//   shuffle_xor(lanes, x, flip)   x of lane() ^ flip. x: up to 8 bytes. Every lane in the mask makes the same
-//   call. ballot(lanes, where)          a bit for each lane in the mask where `where` holds; called as a
-//   shuffle is SHARED_ARRAY(T, name, n)      T name[n] for the whole block; holds nothing before it is
-//   written read(p) write(p, x)           one element of global memory read_wide(p) write_wide(p, x) 16 bytes
-//   of it, at a multiple of 16 bytes widen(x)                      float of a float, bf16 or f16; exact
-//   narrow<T>(x)                  nearest even: activations and gradients. round_weight<T>
-//   (core/base/dtype.h): weights lowest_bit(bits)              index of the lowest bit that is set, of at
-//   least one
+//   KERNEL                         before a kernel: `template <...> KERNEL void f(...)`
+//   DEVICE                         before a function that kernels call
+//   UNROLL                         before a loop that must become straight code
+//   thread(), threads()            index in the block; threads of the block, at most kBlockThreads
+//   block(), blocks()              index in the grid, which has one dimension; blocks of the grid
+//   lane(), warp()                 index in the warp; index of the warp in the block
+//   block_barrier()                waits for all threads of the block: all reach it, and at the same place
+//   shuffle_xor(lanes, x, flip)    x of lane() ^ flip, of up to 8 bytes; all lanes in the mask call it alike
+//   ballot(lanes, where)           a bit for each lane whose `where` holds; all lanes in the mask call it
+//   SHARED_ARRAY(T, name, n)       T name[n], one for the block; must be written before it is read
+//   read(p), write(p, x)           one element of global memory
+//   read_wide(p), write_wide(p, x) 16 bytes of global memory, at a multiple of 16 bytes
+//   widen(x)                       the float of a float, bf16 or f16
+//   narrow<T>(x)                   nearest even, for activations and gradients; weights: round_weight<T>
+//   lowest_bit(bits)               index of the lowest bit that is set; one must be
 //
 // Arithmetic is plain C++ on both sides, without contraction: fused and root stand in core/base/portable.h.
 #include <cstdint>

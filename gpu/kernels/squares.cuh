@@ -12,9 +12,10 @@ constexpr int kThreadNodes = 4;
 constexpr int64_t kTreeNodes = kBlockThreads * kThreadNodes;  // that one block of reduce_nodes adds up
 
 /// nodes[leaf] = {sum of x^2, number of non-finite x} over the leaf's kReduceLeaf elements. A thread is one
-/// of a leaf's kReduceLanes lanes and takes every 16th element in order. Blocks of kBlockThreads:
-/// kBlockLeaves leaves each. nodes: [leaves, 2]; x: [n], read once: 32 bytes a step for each leaf of 16-bit
-/// elements, 64 of fp32.
+/// of a leaf's kReduceLanes lanes and takes every 16th element in order; blocks of kBlockThreads have
+/// kBlockLeaves leaves. nodes: [leaves, 2]; x: [n], read once, a leaf in steps of 32 bytes (16-bit elements)
+/// or 64 (fp32). The order is the host's, so each element costs two double operations: cards with few double
+/// units are bound by them.
 template <class T>
 KERNEL void leaf_squares(double* nodes, const T* x, int64_t n) {
   const int64_t leaf = block() * kBlockLeaves + thread() / kReduceLanes;
