@@ -21,14 +21,16 @@ KERNEL void adam(Weight* weight_out, const Grad* grad, AdamPass pass) {
   const bool wide = aligned(pass.master, pass.moment1, pass.moment2) && aligned(weight_out) && aligned(grad);
   for_grid(pass.n, wide, [&](int64_t i, Part part) {
     Pack p = load(pass.master + i, part), m = load(pass.moment1 + i, part), v = load(pass.moment2 + i, part);
-    const Pack g = load(grad + i, part), before = p;
-    UNROLL for (int k = 0; k < kPack; ++k) adam_update<decay>(p.x[k], m.x[k], v.x[k], g.x[k], constants);
+    const Pack g = load(grad + i, part);
+    const Pack published = pack_of([&](int k) {
+      const float before = p.x[k];
+      adam_update<decay>(p.x[k], m.x[k], v.x[k], g.x[k], constants);
+      return pass.prediction != 0 ? predicted(p.x[k], before, pass.prediction) : p.x[k];
+    });
     store(pass.master + i, p, part);
     store(pass.moment1 + i, m, part);
     store(pass.moment2 + i, v, part);
-    if (pass.prediction != 0)
-      p = pack_of([&](int k) { return predicted(p.x[k], before.x[k], pass.prediction); });
-    store_weight(weight_out + i, p, part);
+    store_weight(weight_out + i, published, part);
   });
 }
 

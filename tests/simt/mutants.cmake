@@ -45,7 +45,7 @@ simt_mutant(nodes_past_the_end sum_of_squares squares.cuh "first + k < count" "f
 simt_mutant(tokens_of_the_first_warp embedding_backward embedding.cuh "begin + w * kWarp + lowest_bit(left)"
   "begin + lowest_bit(left)")
 simt_mutant(two_owners_of_a_token embedding_backward embedding.cuh "n < block()" "n + 1 < block()")
-simt_mutant(prediction_from_the_new_weight adam adam.cuh "before.x[k], pass.prediction" "p.x[k], pass.prediction")
+simt_mutant(prediction_from_the_new_weight adam adam.cuh "p.x[k], before, pass.prediction" "p.x[k], p.x[k], pass.prediction")
 
 string(CONFIGURE [[#pragma once
 // Written by tests/simt/mutants.cmake.
