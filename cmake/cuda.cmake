@@ -1,5 +1,8 @@
 # TANDEM_CUDA=AUTO turns CUDA on where nvcc is found; nothing else in the build depends on it.
 set(TANDEM_HAVE_CUDA OFF)
+# What the kernels are compiled for; for the last of them as PTX too, which later cards compile themselves. A release for
+# every card is 80;86;89;90;100;120.
+set(TANDEM_CUDA_ARCHITECTURES 80 CACHE STRING "GPU architectures of the kernels")
 if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE)
   include(CheckLanguage)
   check_language(CUDA)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/safetensors.h"
 #include "core/io/stored_order.h"
 #include "gpu/host/host_ops.h"
 #include "offload/progress.h"
@@ -125,7 +126,8 @@ std::optional<std::string> knobs_together(const Machine& machine, TrainSetup set
 FixedBytes fixed_bytes(const Machine& machine, const TrainSetup& setup, const ParamTable& table) {
   const size_t scratch =
       gpu::host_scratch_bytes(machine.workers->count(), setup.dtype, setup.length, setup.arch.head_dim);
-  const size_t saves = staging_bytes(setup, table) + StoredOrder::bytes(table, sizeof(float));
+  const size_t saves =
+      staging_bytes(setup, table) + StoredOrder::bytes(table, sizeof(float)) + kSafetensorsChunk;
   return {resident_bytes(), saves + (machine.device_shares_host() ? scratch : 0)};
 }
 

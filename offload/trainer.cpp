@@ -344,10 +344,14 @@ class Trainer::Impl {
 
   void read_rounded(const BlockStates& states, Placement where, int64_t first, Tensor out) {
     if (where == Placement::host) return rounded_masters(workers_, setup_.isa, states, first, out);
-    std::vector<float> landing(static_cast<size_t>(out.numel()));
-    const Tensor on_host(landing.data(), DType::f32, {out.numel()});
-    reader_->read(states.master.flat(first, out.numel()), where, on_host);
-    round_weights(workers_, setup_.isa, out, on_host);
+    constexpr int64_t kPiece = 1 << 18;
+    std::vector<float> landing(static_cast<size_t>(std::min(kPiece, out.numel())));
+    for (int64_t done = 0; done < out.numel(); done += kPiece) {
+      const int64_t count = std::min(kPiece, out.numel() - done);
+      const Tensor on_host(landing.data(), DType::f32, {count});
+      reader_->read(states.master.flat(first + done, count), where, on_host);
+      round_weights(workers_, setup_.isa, out.flat(done, count), on_host);
+    }
   }
 
   const TrainSetup setup_;

@@ -13,7 +13,6 @@ static_assert(std::endian::native == std::endian::little,
               "safetensors are little-endian and read as they are");
 
 constexpr uint64_t kLongestHeader = 100'000'000;  // the reference implementation's limit
-constexpr uint64_t kChunk = 4 << 20;
 
 constexpr const char* kGetTheWeights =
     "download the file again, through git lfs where it is a pointer; other formats are converted by "
@@ -100,7 +99,7 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, uint64_t first, std::s
   const Conversion* conversion = conversion_of(entry);
   ASSERT(conversion != nullptr, "{} read as fp32", entry.dtype);
   if (entry.dtype == "F32") return read_bytes(entry, first * 4, std::as_writable_bytes(out));
-  const uint64_t chunk = kChunk / conversion->bytes;
+  const uint64_t chunk = kSafetensorsChunk / conversion->bytes;
   std::vector<std::byte> raw(std::min<uint64_t>(chunk, out.size()) * conversion->bytes);
   while (!out.empty()) {
     const uint64_t count = std::min<uint64_t>(chunk, out.size());
@@ -153,7 +152,7 @@ FileSum write_safetensors(const std::string& path, SafetensorsHeader header, con
   std::vector<std::byte> chunk;
   for (const SafetensorsEntry& entry : header.entries)
     for (uint64_t offset = 0; offset < entry.bytes; offset += chunk.size()) {
-      chunk.resize(std::min(kChunk, entry.bytes - offset));
+      chunk.resize(std::min(kSafetensorsChunk, entry.bytes - offset));
       fetch(entry, offset, chunk);
       file.write(chunk);
     }

@@ -55,9 +55,12 @@ std::string common_dtype(const std::set<std::string>& stored);
 using FetchBytes =
     std::function<void(const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out)>;
 
+/// The most that write_safetensors asks for, and holds, at once.
+inline constexpr uint64_t kSafetensorsChunk = 4 << 20;
+
 /// Writes a safetensors file atomically. Of the entries, name, dtype and shape are given; order and offsets
-/// follow from them (lay_out). Data are fetched in file order, in chunks of at most 4 MiB: nothing else is
-/// held in memory. Errors: those of AtomicFile, and what fetch throws (then no file appears).
+/// follow from them (lay_out). Data are fetched in file order, in chunks: nothing else is held in
+/// memory. Errors: those of AtomicFile, and what fetch throws (then no file appears).
 FileSum write_safetensors(const std::string& path, SafetensorsHeader header, const FetchBytes& fetch);
 
 }  // namespace tandem

@@ -145,8 +145,12 @@ std::unique_ptr<Stream> NullDevice::stream(std::string_view name, Purpose purpos
   return std::make_unique<NullStream>(*this, recording_, name, purpose);
 }
 
-std::unique_ptr<HostLane> NullDevice::lane(std::string_view name, Purpose purpose) {
-  return std::make_unique<NullLane>(*this, recording_, name, purpose);
+std::vector<std::unique_ptr<HostLane>> NullDevice::lanes(std::span<const std::string> names,
+                                                         Purpose purpose) {
+  std::vector<std::unique_ptr<HostLane>> lanes;
+  for (const std::string& name : names)
+    lanes.push_back(std::make_unique<NullLane>(*this, recording_, name, purpose));
+  return lanes;
 }
 
 std::shared_ptr<FencePromise> NullDevice::promise(std::string name) {

@@ -1,6 +1,9 @@
 #pragma once
 #include <exception>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/device/device.h"
 #include "core/device/ops.h"
@@ -29,7 +32,8 @@ class NullDevice final : public Device, public KernelQueue {
   [[nodiscard]] Buffer allocate(size_t bytes, std::string_view scope) override;
   [[nodiscard]] Pin pin(std::span<std::byte> host) override;
   [[nodiscard]] std::unique_ptr<Stream> stream(std::string_view name, Purpose purpose, int priority) override;
-  [[nodiscard]] std::unique_ptr<HostLane> lane(std::string_view name, Purpose purpose) override;
+  [[nodiscard]] std::vector<std::unique_ptr<HostLane>> lanes(std::span<const std::string> names,
+                                                             Purpose purpose) override;
   [[nodiscard]] std::shared_ptr<FencePromise> promise(std::string name) override;
   [[nodiscard]] Ops& ops() override { return *ops_; }
   [[nodiscard]] double read(const Scalar& scalar) override;

@@ -97,22 +97,27 @@ std::vector<OpCase> embedding_forward_cases() {
   return cases;
 }
 
+OpCase embedding_backward_case(DType act, int64_t n, int64_t vocab, int64_t width) {
+  std::vector<int32_t> tokens = token_ids(n, vocab, 1);
+  tokens[1] = tokens[0];  // neighbours, the first of their token
+  const CaseTensor dy = random_input("dy", act, {n, width}, 2);
+  Result sum{Values(static_cast<size_t>(vocab * width)), Values(static_cast<size_t>(vocab * width))};
+  for (int64_t e = 0; e < n * width; ++e) {
+    const size_t to = static_cast<size_t>(tokens[static_cast<size_t>(e / width)] * width + e % width);
+    sum.value[to] += dy.before[static_cast<size_t>(e)];
+    sum.magnitude[to] += std::fabs(dy.before[static_cast<size_t>(e)]);
+  }
+  return {name(act, {n, width}, "several rows of one token"),
+          {sum_output("dtable", DType::f32, {vocab, width}, sum, 8, 3), dy,
+           input("tokens", DType::i32, {n}, as_values(tokens))},
+          [](Ops& ops, Stream& s, auto t) { ops.embedding_backward(s, t[0], t[1], t[2]); }};
+}
+
 std::vector<OpCase> embedding_backward_cases() {
   std::vector<OpCase> cases;
   for (const DType act : kActs) {
-    const int64_t n = 77, vocab = 10, width = 300;
-    const std::vector<int32_t> tokens = token_ids(n, vocab, 1);
-    const CaseTensor dy = random_input("dy", act, {n, width}, 2);
-    Result sum{Values(static_cast<size_t>(vocab * width)), Values(static_cast<size_t>(vocab * width))};
-    for (int64_t e = 0; e < n * width; ++e) {
-      const size_t to = static_cast<size_t>(tokens[static_cast<size_t>(e / width)] * width + e % width);
-      sum.value[to] += dy.before[static_cast<size_t>(e)];
-      sum.magnitude[to] += std::fabs(dy.before[static_cast<size_t>(e)]);
-    }
-    cases.push_back({name(act, {n, width}, "several rows of one token"),
-                     {sum_output("dtable", DType::f32, {vocab, width}, sum, 8, 3), dy,
-                      input("tokens", DType::i32, {n}, as_values(tokens))},
-                     [](Ops& ops, Stream& s, auto t) { ops.embedding_backward(s, t[0], t[1], t[2]); }});
+    cases.push_back(embedding_backward_case(act, 77, 10, 300));
+    cases.push_back(embedding_backward_case(act, 270, 40, 9));
   }
   return cases;
 }

@@ -30,7 +30,7 @@ class Placed {
 
 }  // namespace
 
-std::vector<std::vector<std::byte>> HostRunner::run(const OpCase& op_case, int shift) {
+std::vector<std::vector<std::byte>> run_at_once(Ops& ops, const OpCase& op_case, int shift) {
   std::vector<Placed> memory;
   std::vector<Tensor> tensors;
   for (const CaseTensor& t : op_case.tensors) {
@@ -38,7 +38,7 @@ std::vector<std::vector<std::byte>> HostRunner::run(const OpCase& op_case, int s
     tensors.emplace_back(memory.back().data(), t.dtype, std::span<const int64_t>(t.shape));
   }
   NamedStream stream;
-  op_case.run(*ops_, stream, tensors);
+  op_case.run(ops, stream, tensors);
   std::vector<std::vector<std::byte>> after;
   for (const Placed& m : memory) after.push_back(m.bytes());
   return after;

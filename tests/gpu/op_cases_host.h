@@ -42,13 +42,18 @@ class ImmediateQueue : public gpu::KernelQueue, private gpu::KernelContext {
   const gpu::Kernel* current_ = nullptr;
 };
 
+/// The tensors' bytes after the case's call on ops that work at once, in plain memory. Every tensor lies
+/// `shift` elements after a multiple of 64 bytes.
+std::vector<std::vector<std::byte>> run_at_once(Ops& ops, const OpCase& op_case, int shift = 0);
+
 /// Runs cases with these workers and row kernels.
 class HostRunner {
  public:
   HostRunner(Workers& workers, const gpu::RowKernels& rows)
       : queue_(workers), ops_(gpu::make_host_ops(queue_, rows)) {}
-  /// The tensors' bytes after the call. Every tensor lies `shift` elements after a multiple of 64 bytes.
-  [[nodiscard]] std::vector<std::vector<std::byte>> run(const OpCase& op_case, int shift = 0);
+  [[nodiscard]] std::vector<std::vector<std::byte>> run(const OpCase& op_case, int shift = 0) {
+    return run_at_once(*ops_, op_case, shift);
+  }
 
  private:
   ImmediateQueue queue_;

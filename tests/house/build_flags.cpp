@@ -27,6 +27,11 @@ const std::vector<std::string> kForbidden = {"-ffast-math",
                                              "-ffp-contract=fast",
                                              "-ffp-contract=on"};
 
+/// What nvcc must be told: no contraction, denormals kept, division and root correctly rounded.
+const std::vector<std::string> kCuda = {"-fmad=false", "-ftz=false", "-prec-div=true", "-prec-sqrt=true"};
+const std::vector<std::string> kForbiddenCuda = {"-use_fast_math", "--use_fast_math", "-fmad=true",
+                                                 "-ftz=true",      "-prec-div=false", "-prec-sqrt=false"};
+
 /// Flags that bring fused multiply-add with them.
 const std::vector<std::string> kFma = {"-mfma", "-mavx512", "-march="};
 
@@ -68,10 +73,16 @@ std::vector<CompileCommand> compile_commands(std::string_view json, const std::s
 std::vector<std::string> flag_faults(const std::vector<CompileCommand>& commands) {
   std::vector<std::string> faults;
   for (const CompileCommand& command : commands) {
-    if (!command.file.ends_with(".cpp")) continue;
     const auto has = [&](const std::string& flag) {
       return std::find(command.words.begin(), command.words.end(), flag) != command.words.end();
     };
+    if (command.file.ends_with(".cu")) {
+      for (const std::string& flag : kCuda)
+        if (!has(flag)) faults.push_back(command.file + " is compiled without " + flag);
+      for (const std::string& flag : kForbiddenCuda)
+        if (has(flag)) faults.push_back(command.file + " is compiled with " + flag);
+    }
+    if (!command.file.ends_with(".cpp")) continue;
     if (!has("-ffp-contract=off")) faults.push_back(command.file + " is compiled without -ffp-contract=off");
     for (const std::string& flag : kForbidden)
       if (has(flag)) faults.push_back(command.file + " is compiled with " + flag);

@@ -15,8 +15,8 @@ struct CompileCommand {
 /// root.
 std::vector<CompileCommand> compile_commands(std::string_view json, const std::string& root);
 
-/// What breaks the numeric contract: C++ compiled without -ffp-contract=off, flags that let the compiler
-/// change results, FMA outside the instruction-set files. One line each.
+/// What breaks the numeric contract: C++ compiled without -ffp-contract=off, CUDA without its four flags,
+/// flags that let the compiler change results, FMA outside the instruction-set files. One line each.
 std::vector<std::string> flag_faults(const std::vector<CompileCommand>& commands);
 
 }  // namespace tandem::house

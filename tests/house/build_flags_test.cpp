@@ -68,8 +68,13 @@ TEST(NumbersBuildFlags, AreFoundOrAllowedWhenPlanted) {
       {"cpu_adam/isa/a.cpp", {"c++", off, "-mavx2", "-mfma"}, nullptr},
       {"core/a.cpp", {"c++", off, "-mfma"}, "no ISA file"},
       {"gpu/host/a.cpp", {"c++", off, "-mavx512f"}, "no ISA file"},
-      {"gpu/host/a.cpp", {"c++", off, "-march=haswell"}, "no ISA file"}};
-  for (const Planted& planted : cases) {
+      {"gpu/host/a.cpp", {"c++", off, "-march=haswell"}, "no ISA file"},
+      {"gpu/cuda/a.cu", {"nvcc", "-fmad=false"}, nullptr},
+      {"gpu/cuda/a.cu", {"nvcc"}, "without -fmad=false"},
+      {"gpu/cuda/a.cu", {"nvcc", "-fmad=false", "-use_fast_math"}, "with -use_fast_math"}};
+  for (Planted planted : cases) {
+    if (planted.file == std::string("gpu/cuda/a.cu"))
+      planted.words.insert(planted.words.end(), {"-ftz=false", "-prec-div=true", "-prec-sqrt=true"});
     const std::vector<std::string> faults = flag_faults({{planted.file, planted.words}});
     SCOPED_TRACE(std::string(planted.file) + " " + planted.words.back());
     EXPECT_EQ(faults.size(), planted.says == nullptr ? 0u : 1u) << joined(faults);
