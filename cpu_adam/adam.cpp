@@ -1,5 +1,6 @@
 #include "cpu_adam/adam.h"
 
+#include <array>
 #include <vector>
 
 #include "core/base/error.h"
@@ -10,19 +11,10 @@ namespace tandem {
 
 namespace {
 
-const AdamKernels* kernels_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return scalar_kernels();
-    case Isa::avx2:
-      return avx2_kernels();
-    case Isa::avx512:
-      return avx512_kernels();
-    case Isa::neon:
-      return neon_kernels();
-  }
-  return nullptr;
-}
+/// In the order of Isa.
+constexpr std::array kKernels{scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels};
+
+const AdamKernels* kernels_of(Isa isa) { return kKernels.at(static_cast<size_t>(isa))(); }
 
 AdamKernel kernel_of(Isa isa, const AdamSpans& spans, Decay decay) {
   const AdamKernels* kernels = kernels_of(isa);

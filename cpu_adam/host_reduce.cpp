@@ -18,22 +18,12 @@ namespace {
 
 constexpr int64_t kGrain = 8 * kReduceLeaf;  // elements of a task
 
+/// In the order of Isa.
+constexpr std::array kKernels{scalar_reduce_kernels, avx2_reduce_kernels, avx512_reduce_kernels,
+                              neon_reduce_kernels};
+
 const ReduceKernels& kernels_of(Isa isa) {
-  const ReduceKernels* kernels = nullptr;
-  switch (isa) {
-    case Isa::scalar:
-      kernels = scalar_reduce_kernels();
-      break;
-    case Isa::avx2:
-      kernels = avx2_reduce_kernels();
-      break;
-    case Isa::avx512:
-      kernels = avx512_reduce_kernels();
-      break;
-    case Isa::neon:
-      kernels = neon_reduce_kernels();
-      break;
-  }
+  const ReduceKernels* kernels = kKernels.at(static_cast<size_t>(isa))();
   ASSERT(kernels != nullptr, "host_reduce on {}, which isn't built for this architecture", name_of(isa));
   return *kernels;
 }

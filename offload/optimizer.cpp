@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "cpu_adam/adam.h"
-#include "cpu_adam/host_reduce.h"
 
 namespace tandem {
 

@@ -17,7 +17,6 @@ using Philox = PhiloxWords<uint32_t>;
 template <int kRounds, class W>
 struct PhiloxKeys {
   W x[kRounds][2];
-  PhiloxKeys() = default;
   TANDEM_HD explicit PhiloxKeys(uint64_t key) {
     uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
     for (int round = 0; round < kRounds; ++round) {
