@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What a setting costs in loss, at several seeds.
 
-    losses.py schedules|states [--config CONFIG] [--seeds 1,2,3] [--set KEY=VALUE ...] [--runs FOLDER] [--out NAME]
+    losses.py schedules|states [--config CONFIG] [--variants A,B] [--seeds 1,2,3] [--set KEY=VALUE ...] [--runs FOLDER]
+              [--out NAME]
 
-schedules: `synchronous`, `delayed` and `delayed` with prediction; states: formats of masters and moments. Trains CONFIG
-(default: the quickstart) once per variant and seed, by the real program (build/release/tandem, or $TANDEM), and writes
-NAME.md and NAME.json (default: bench/results/schedules or states). Runs that have finished are kept in FOLDER
+schedules: `exact`, `delayed`, and `delayed` with predictions by several factors; states: formats of masters and moments.
+Trains CONFIG (default: the quickstart) once per variant (default: all) and seed, by the real program
+(build/release/tandem, or $TANDEM), and writes NAME.md and NAME.json (default: bench/results/schedules or states). Runs that have finished are kept in FOLDER
 (default: runs/losses), under a hash of the config and the settings, so starting again goes on with what is missing. The seed
 gives initial weights and the order of the data; what is held out is the same text in every run. Needs Python's standard
 library alone.
@@ -37,10 +38,10 @@ class Comparison:
 
 
 COMPARISONS = {
-    "schedules": Comparison("Schedules: what a delayed update costs in loss", "schedule", "synchronous", {
-        "synchronous": {"schedule": "synchronous"},
+    "schedules": Comparison("Schedules: what a delayed update costs in loss", "schedule", "exact", {
+        "exact": {"schedule": "exact"},
         "delayed": {"schedule": "delayed", "correction": "none"},
-        "delayed+predict": {"schedule": "delayed", "correction": "predict"},
+        **{f"predict-{factor}": {"schedule": "delayed", "correction": "predict", "prediction": factor} for factor in (1, 1.5, 2)},
     }),
     "states": Comparison("Formats of optimizer states: what they cost in loss", "masters + moments", "fp32+fp32", {
         f"{masters}+{moments}": {"schedule": "synchronous", "master_format": masters, "moment_format": moments}
@@ -120,8 +121,9 @@ def reading(comparison: Comparison, rows: list) -> str:
             for v in comparison.variants if v != comparison.baseline}
     text = ", ".join(f"`{v}` {abs(c):.4f} nats {'above' if c > 0 else 'below'} it" for v, c in cost.items())
     text = f"Held-out loss against `{comparison.baseline}` at the same seeds: {text}."
-    if cost.get("delayed", 0) > 0:
-        text += f" Prediction takes back {1 - cost['delayed+predict'] / cost['delayed']:.0%} of what the delay costs here."
+    back = {v: 1 - c / cost["delayed"] for v, c in cost.items() if v.startswith("predict-") and cost.get("delayed", 0) > 0}
+    if back:
+        text += " Of what the delay costs here, " + ", ".join(f"`{v}` takes back {share:.0%}" for v, share in back.items()) + "."
     return text
 
 
@@ -136,7 +138,7 @@ def page(comparison: Comparison, result: dict, seeds: list) -> str:
     rows, config, bar = result["rows"], result["config"], result["bigram"]
     adam = config["optimizer"]["params"]
     tokens = config["train_batch_size"] * config["data"]["sequence_length"]
-    late = rows[-1]["delayed_steps"]
+    late = max(row["delayed_steps"] for row in rows)
     lines = [
         f"# {comparison.title}", "",
         f"Command: `{result['command']}`; machine: {result['machine']}.",
@@ -157,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparison", choices=COMPARISONS)
     parser.add_argument("--config", default="configs/quickstart.json", help="relative to the repository")
+    parser.add_argument("--variants", type=lambda text: text.split(","), help="the baseline among them")
     parser.add_argument("--seeds", default="1,2,3", type=lambda text: [int(seed) for seed in text.split(",")])
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--runs", default="runs/losses", help="relative to the repository")
@@ -165,6 +168,8 @@ def main() -> None:
     command = shlex.join(["bench/compare/losses.py", *sys.argv[1:]])
     os.chdir(ROOT)
     comparison = COMPARISONS[args.comparison]
+    if args.variants:
+        comparison = dataclasses.replace(comparison, variants={name: comparison.variants[name] for name in args.variants})
     out = args.out or f"bench/results/{args.comparison}"
 
     with open(args.config) as file:
