@@ -35,7 +35,7 @@ class Bench {
         upload(device.stream("upload", Purpose::h2d, 0)),
         lane(device.lane("optimizer", Purpose::adam)),
         policy(options(), StepPolicy::initial(options())),
-        ring(policy, slots, device, *upload, {weights}, {weights.numel()}, {uses}, 0, 0, Fence{}) {}
+        ring(policy, slots, device, *upload, {{weights, weights.numel(), uses}}, 0, 0) {}
 
   /// A kernel that reads the weights; its fence.
   Fence read() {
