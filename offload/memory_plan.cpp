@@ -15,7 +15,8 @@ size_t sum(const ScopeBytes& scopes) {
 }
 
 bool is_pinned(const std::string& scope) {
-  return scope == "slots" || scope == "weights" || scope == "batches" || scope == "scalars" || scope == "tables";
+  return scope == "slots" || scope == "weights" || scope == "batches" || scope == "scalars" ||
+         scope == "tables";
 }
 
 /// Scopes without bytes are not allocated, so they are not counted.

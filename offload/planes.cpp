@@ -134,7 +134,8 @@ void PlaneMover::upload_floats(Tensor plane, int64_t first, std::span<const floa
 
 void PlaneMover::load_frozen(PlaneSource& source, BlockId block, Tensor into, Placement where) {
   const int64_t piece = frozen_piece(table_), trained = table_.block(block).trained;
-  if (where == Placement::device && into.numel() > 0) stream_.fill_zero(into);  // the padding; host memory is zero
+  if (where == Placement::device && into.numel() > 0)
+    stream_.fill_zero(into);  // the padding; host memory is zero
   for (const ParamSpec& spec : table_.of_block(block))
     for (int64_t first = 0; spec.frozen && first < spec.numel; first += piece) {
       const int64_t count = std::min(piece, spec.numel - first);

@@ -32,8 +32,8 @@ std::vector<Tensor> cut_blocks(Tensor memory, const ParamTable& table, Elements 
 
 std::vector<UpdateRing::BlockUse> block_uses(const TrainSetup& setup, const ParamTable& table,
                                              Tensor resident) {
-  const std::vector<Tensor> weights = cut_blocks(
-      resident, table, [&](BlockId b) { return setup.streams(b) ? 0 : table.block(b).numel; });
+  const std::vector<Tensor> weights =
+      cut_blocks(resident, table, [&](BlockId b) { return setup.streams(b) ? 0 : table.block(b).numel; });
   std::vector<UpdateRing::BlockUse> uses;
   for (const BlockSpec& block : table.blocks())
     uses.push_back({weights[uses.size()], block.trained,
@@ -200,8 +200,8 @@ class Trainer::Impl {
   void quiesce() {
     if (next_ > start_) decided_.at(next_ - 1).wait();
     for (const auto& lane : lanes_) lane->record().wait();
-    for (Stream* stream : {device_adam_.get(), upload_.get(), fetch_.get(), batch_.get(), d2h_.get(),
-                           compute_.get()})
+    for (Stream* stream :
+         {device_adam_.get(), upload_.get(), fetch_.get(), batch_.get(), d2h_.get(), compute_.get()})
       stream->record().wait();
     ring_->expect_quiet(next_);
     known_until_ = next_ - 1;

@@ -2,8 +2,8 @@
 // Versions and lag: the only place that knows about delay. Version k has consumed the gradients of steps 0 ..
 // k-1; forward(i) reads version read(i). An upload of version k over version j of a block is a rendezvous of
 // two events, enqueued by whichever comes second: the update of k is finished, and the last lease of j's last
-// reader has been recorded. A streamed block is fetched out of the slot that holds its version; there the turn of k
-// comes by the same rule, and j's slot is free then.
+// reader has been recorded. A streamed block is fetched out of the slot that holds its version; there the
+// turn of k comes by the same rule, and j's slot is free then.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,10 +24,11 @@ class UpdateRing {
  public:
   /// What the ring is told of a block.
   struct BlockUse {
-    Tensor weights;       ///< on the device, the one copy that forward reads; empty where they stream: then
-                          ///< every pass fetches a version out of its slot
-    int64_t trained = 0;  ///< so many of the first elements are of a version; without any nothing is published
-    int leases = 0;       ///< that one step takes
+    Tensor weights;  ///< on the device, the one copy that forward reads; empty where they stream: then
+                     ///< every pass fetches a version out of its slot
+    int64_t trained =
+        0;           ///< so many of the first elements are of a version; without any nothing is published
+    int leases = 0;  ///< that one step takes
   };
   /// first_version: what the device (of streamed blocks a slot) holds at the start.
   UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, Stream& upload,
@@ -37,9 +38,9 @@ class UpdateRing {
   void enter(int64_t step);
   /// The version that the entered step reads.
   [[nodiscard]] int64_t version() const;
-  /// Blocks until the upload of this version of the block is enqueued; returns its fence. Of a streamed block:
-  /// until the version's turn has come; returns the fence after which it stands in its slot. The version must
-  /// be version(); of a frozen block it is there from the start.
+  /// Blocks until the upload of this version of the block is enqueued; returns its fence. Of a streamed
+  /// block: until the version's turn has come; returns the fence after which it stands in its slot. The
+  /// version must be version(); of a frozen block it is there from the start.
   [[nodiscard]] Fence arrival(BlockId block, int64_t version);
   /// Whether arrival() of version() would return at once.
   [[nodiscard]] bool has_arrived(BlockId block) const;
@@ -67,8 +68,8 @@ class UpdateRing {
     Fence last_reads;  ///< of the version that it overwrites
   };
   struct Block {
-    int64_t current = 0;  ///< the version on the device, or the one that streams
-    bool in_slot = false; ///< a streamed block's current version still has its slot
+    int64_t current = 0;   ///< the version on the device, or the one that streams
+    bool in_slot = false;  ///< a streamed block's current version still has its slot
     int64_t published = 0;
     int64_t arrived = 0;  ///< the newest version whose arrival is recorded
     std::map<int64_t, std::shared_ptr<FencePromise>> arrivals;
@@ -81,7 +82,8 @@ class UpdateRing {
   /// Takes the upload whose time has come, if there is one. Called with the lock held.
   [[nodiscard]] std::optional<Upload> due(BlockId id, Block& block);
   void start(BlockId id, const Upload& upload);
-  /// Gives the slot of a streamed version back once it is known that no step reads it again. With the lock held.
+  /// Gives the slot of a streamed version back once it is known that no step reads it again. With the lock
+  /// held.
   void retire(BlockId id, Block& block);
   void end_lease(BlockId id, const Fence& reads_done);
 

@@ -16,8 +16,9 @@ namespace tandem {
 /// Used by the main thread only. Blocks that do not stream are leased as ResidentWeights leases them.
 class WeightWindow : public ParamSource {
  public:
-  /// memory: plan_weights()'s elements of the window, flat on the device. frozen[block]: what of a streamed block
-  /// is not trained, on the host, pinned; empty where all is. fetch: the stream of the copies, and of nothing else.
+  /// memory: plan_weights()'s elements of the window, flat on the device. frozen[block]: what of a streamed
+  /// block is not trained, on the host, pinned; empty where all is. fetch: the stream of the copies, and of
+  /// nothing else.
   WeightWindow(const TrainSetup& setup, const ParamTable& table, UpdateRing& ring, Slots& slots,
                Stream& fetch, Tensor memory, std::vector<Tensor> frozen);
 

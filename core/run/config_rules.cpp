@@ -143,9 +143,10 @@ void resolve_streaming(Reading& reading) {
   if (!reading.given(kDevice) && reading.given(kParam))
     config.offload_param.device = Config::OffloadParam::Device::cpu;
   if (config.streams_weights() && !config.offloads_optimizer() && reading.usable(kOffload))
-    reading.fail(reading.given(kDevice) ? kDevice : kParam,
-                 fmt::format("{} \"cpu\" needs the optimizer on the host too, and nothing is offloaded", kDevice),
-                 "zero_optimization.offload_optimizer.device \"cpu\", or offload_param.device \"none\"");
+    reading.fail(
+        reading.given(kDevice) ? kDevice : kParam,
+        fmt::format("{} \"cpu\" needs the optimizer on the host too, and nothing is offloaded", kDevice),
+        "zero_optimization.offload_optimizer.device \"cpu\", or offload_param.device \"none\"");
 }
 
 void resolve_offload(Reading& reading) {
@@ -175,8 +176,8 @@ void resolve_stage(Reading& reading) {
     reading.config.zero_stage = least;
   } else if (reading.usable(kStage) && config.zero_stage < least) {
     reading.fail(kStage,
-                 fmt::format("zero_optimization.stage {} is below {}, which {} needs", config.zero_stage, least,
-                             config.streams_weights() ? "offload_param" : "offload_optimizer"),
+                 fmt::format("zero_optimization.stage {} is below {}, which {} needs", config.zero_stage,
+                             least, config.streams_weights() ? "offload_param" : "offload_optimizer"),
                  config.streams_weights() ? "3, or leave it out" : "1, 2 or 3, or leave it out");
   }
 }

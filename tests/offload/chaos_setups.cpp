@@ -99,7 +99,7 @@ ChaosSetup delayed_overflow_host() {
 
 /// A window of streamed weights that is smaller than the model.
 ChaosSetup streamed(const char* name, EngineOptions options, int window, int64_t steps) {
-  options.arch.layers = 4;
+  options.arch.layers = 3;
   options.window = window;
   return {name, options, steps};
 }
@@ -112,7 +112,7 @@ ChaosSetup streamed_exact() {
 
 ChaosSetup streamed_exact_early() {
   EngineOptions options = exact_early("", true, DType::bf16, Where::host).options;
-  return streamed("StreamedExactEarlyTied", options, 3, 4);
+  return streamed("StreamedExactEarlyTied", options, 2, 4);
 }
 
 /// The uploads of some blocks beside the fetches of others.
@@ -124,10 +124,8 @@ ChaosSetup streamed_mixed() {
 }
 
 ChaosSetup streamed_delayed() {
-  EngineOptions options = engine(false, DType::f16, Where::host, 1, delayed(tight_loss_scale(DType::f16)));
-  options.prediction = 1;
-  options.lone_target_steps = {2};
-  return streamed("StreamedDelayedOverflow", options, 2, 7);
+  EngineOptions options = delayed_overflow_host().options;
+  return streamed("StreamedDelayedTiedOverflow", options, 2, 7);
 }
 
 }  // namespace

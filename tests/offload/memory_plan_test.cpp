@@ -161,7 +161,8 @@ TEST(Memory, AHandWorkedPlan) {
   EXPECT_EQ(plan.host_bytes(), all * 16 + batches + scalars + tables);  // 16 per parameter: delayed, fp32
 }
 
-/// Streamed: a window of layers and one vocabulary matrix instead of all of them; what is frozen waits on the host.
+/// Streamed: a window of layers and one vocabulary matrix instead of all of them; what is frozen waits on the
+/// host.
 TEST(Memory, AHandWorkedWindow) {
   EngineOptions options;
   options.dtype = DType::bf16;
@@ -169,8 +170,7 @@ TEST(Memory, AHandWorkedWindow) {
   options.window = 3;
   options.freeze = {"*layers.1.mlp*", "lm_head.weight"};
   const ParamTable table(options.arch, {}, options.freeze);
-  const size_t vocab = 256 * 64, mlp = 3 * 128 * 64,
-               layer = 2 * 64 * 64 + 2 * 32 * 64 + mlp + 2 * 64;
+  const size_t vocab = 256 * 64, mlp = 3 * 128 * 64, layer = 2 * 64 * 64 + 2 * 32 * 64 + mlp + 2 * 64;
   const MemoryPlan plan = plan_memory(setup_of(options, table), table);
   EXPECT_EQ(plan.device.at("weights"), (3 * layer + vocab + 64) * 2);
   EXPECT_EQ(plan.host.at("weights"), (mlp + vocab) * 2);
