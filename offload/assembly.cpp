@@ -239,6 +239,7 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.prediction = predict ? static_cast<float>(config.offload_optimizer.prediction) : 0.0f;
   setup.placement.assign(static_cast<size_t>(table.block_count()),
                          config.offloads_optimizer() ? Placement::host : Placement::device);
+  if (config.streams_weights()) setup.window = static_cast<int>(config.offload_param.buffer_count);
   const Config::Optimizer& optimizer = config.optimizer;
   setup.adam = {optimizer.betas[0], optimizer.betas[1], optimizer.eps, optimizer.weight_decay,
                 optimizer.adam_w_mode};

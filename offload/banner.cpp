@@ -54,6 +54,15 @@ std::string schedule_text(const TrainSetup& setup) {
                      correction, where);
 }
 
+/// Where the weights are that the model computes with.
+std::string weights_text(const TrainSetup& setup, const ParamTable& table) {
+  if (setup.window == 0) return "on the device";
+  const WeightPlan plan = plan_weights(setup, table);
+  return fmt::format("on the host, fetched for every pass through a window of {} layer{} ({} on the device)",
+                     plan.layer_slots, plan.layer_slots == 1 ? "" : "s",
+                     byte_text(static_cast<size_t>(plan.device_elements()) * size_of(setup.dtype)));
+}
+
 std::string model_text(const ModelSource& model, const ParamTable& table) {
   const Arch& a = model.arch;
   return fmt::format(
@@ -155,6 +164,7 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   text += row("model", model_text(model, table));
   text += row("dtype", fmt::format("{} weights, activations and gradients; {}{}", name_of(setup.dtype),
                                    states_text(setup.states), scale_text(setup)));
+  text += row("weights", weights_text(setup, table));
   text += row("schedule", schedule_text(setup));
   text +=
       row("batch",

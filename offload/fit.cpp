@@ -85,6 +85,13 @@ std::optional<std::string> smaller_micro_batch(TrainSetup& setup) {
                      setup.micro_batches);
 }
 
+std::optional<std::string> stream_weights(TrainSetup& setup) {
+  constexpr int kWindow = 3;
+  if (setup.window > 0 || setup.placement.front() == Placement::device) return {};
+  setup.window = kWindow;
+  return "zero_optimization.offload_param.device: \"cpu\"";
+}
+
 std::optional<std::string> no_delay(TrainSetup& setup) {
   if (setup.policy.schedule != Schedule::delayed) return {};
   setup.policy.schedule = Schedule::exact;
@@ -98,8 +105,9 @@ std::optional<std::string> compact_moments(TrainSetup& setup) {
 }
 
 /// In the order in which they are offered: what costs least first.
-constexpr Knob kKnobs[] = {recompute,           offload,  one_micro_batch_at_a_time,
-                           smaller_micro_batch, no_delay, compact_moments};
+constexpr Knob kKnobs[] = {recompute,           offload,        one_micro_batch_at_a_time,
+                           smaller_micro_batch, stream_weights, no_delay,
+                           compact_moments};
 
 bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& table) {
   const MemoryPlan one = plan_memory(a, table), other = plan_memory(b, table);

@@ -15,7 +15,8 @@ size_t sum(const ScopeBytes& scopes) {
 }
 
 bool is_pinned(const std::string& scope) {
-  return scope == "slots" || scope == "batches" || scope == "scalars" || scope == "tables";
+  return scope == "slots" || scope == "weights" || scope == "batches" || scope == "scalars" ||
+         scope == "tables";
 }
 
 /// Scopes without bytes are not allocated, so they are not counted.
@@ -66,6 +67,25 @@ bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block) {
   return block == 0 || (!arch.tied && block == table.block_count() - 1);
 }
 
+WeightPlan plan_weights(const TrainSetup& setup, const ParamTable& table) {
+  WeightPlan plan;
+  for (BlockId block = 0; block < table.block_count(); ++block) {
+    const BlockSpec& spec = table.block(block);
+    if (!setup.streams(block)) {
+      plan.resident += spec.numel;
+      continue;
+    }
+    const bool vocab = is_vocab_block(setup.arch, table, block);
+    int64_t& elements = vocab ? plan.vocab_elements : plan.layer_elements;
+    elements = std::max(elements, spec.numel);
+    ++(vocab ? plan.vocab_slots : plan.layer_slots);
+    plan.frozen += spec.numel - spec.trained;
+  }
+  plan.layer_slots = std::min(plan.layer_slots, setup.window);
+  plan.vocab_slots = std::min(plan.vocab_slots, 1);  // look-up and head are far apart
+  return plan;
+}
+
 BucketPlan plan_buckets(const TrainSetup& setup, const ParamTable& table) {
   BucketPlan plan;
   int layer_blocks = 0, vocab_uses = 0, all_vocab_uses = 0;
@@ -108,7 +128,8 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   const size_t tables = Model::table_bytes(setup.arch, setup.length);
 
   MemoryPlan plan;
-  plan.device["weights"] = static_cast<size_t>(table.padded_count()) * element;
+  const WeightPlan weights = plan_weights(setup, table);
+  plan.device["weights"] = static_cast<size_t>(weights.device_elements()) * element;
   plan.device["gradients"] = plan_buckets(setup, table).bytes(setup.dtype);
   plan.device["activations"] = std::max(model_bytes(setup.arch, setup.dtype, window, setup.keep).total(),
                                         model_eval_bytes(setup.arch, setup.dtype, window).total());
@@ -120,6 +141,7 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   plan.host["exp_avg"] = plan.host["exp_avg_sq"] =
       plane_bytes(states, StatePlane::moment1, planes.host_elements) +
       plane_bytes(states, StatePlane::scale1, planes.host_elements);
+  plan.host["weights"] = static_cast<size_t>(weights.frozen) * element;
   plan.host["slots"] = host * element * static_cast<size_t>(setup.slots());
   plan.device["batches"] = plan.host["batches"] = batches;
   plan.device["scalars"] = plan.host["scalars"] = scalars;

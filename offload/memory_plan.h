@@ -14,8 +14,8 @@ namespace tandem {
 using ScopeBytes = std::map<std::string, size_t>;
 
 struct MemoryPlan {
-  ScopeBytes device;   ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
-  ScopeBytes host;     ///< master, exp_avg, exp_avg_sq, and the pinned: slots, batches, scalars, tables
+  ScopeBytes device;  ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
+  ScopeBytes host;  ///< master, exp_avg, exp_avg_sq, and the pinned: slots, weights, batches, scalars, tables
   size_t staging = 0;  ///< of the host, pinned; held only while planes are loaded, saved or rounded
   [[nodiscard]] size_t device_bytes() const;
   [[nodiscard]] size_t host_bytes() const;
@@ -36,6 +36,18 @@ struct PlaneBytes {
   int64_t host_elements = 0, device_elements = 0;  ///< trained ones of all blocks of either placement
 };
 PlaneBytes plane_elements(const TrainSetup& setup, const ParamTable& table);
+
+/// Where 16-bit weights stand besides the slots. A window has slots of two sizes, as the buckets have.
+struct WeightPlan {
+  int64_t resident = 0;                            ///< elements that stay on the device
+  int64_t layer_elements = 0, vocab_elements = 0;  ///< of one slot of the window
+  int layer_slots = 0, vocab_slots = 0;
+  int64_t frozen = 0;  ///< elements on the host that stream without being trained
+  [[nodiscard]] int64_t device_elements() const {
+    return resident + layer_elements * layer_slots + vocab_elements * vocab_slots;
+  }
+};
+WeightPlan plan_weights(const TrainSetup& setup, const ParamTable& table);
 
 /// Gradient buckets by size class.
 struct BucketPlan {

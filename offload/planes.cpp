@@ -132,18 +132,19 @@ void PlaneMover::upload_floats(Tensor plane, int64_t first, std::span<const floa
   }
 }
 
-void PlaneMover::load_frozen(PlaneSource& source, BlockId block, Tensor weights) {
-  const int64_t piece = frozen_piece(table_), trained = table_.block(block).trained,
-                frozen = weights.numel() - trained;
-  if (frozen > 0) stream_.fill_zero(weights.flat(trained, frozen));  // the padding
+void PlaneMover::load_frozen(PlaneSource& source, BlockId block, Tensor into, Placement where) {
+  const int64_t piece = frozen_piece(table_), trained = table_.block(block).trained;
+  if (where == Placement::device && into.numel() > 0)
+    stream_.fill_zero(into);  // the padding; host memory is zero
   for (const ParamSpec& spec : table_.of_block(block))
     for (int64_t first = 0; spec.frozen && first < spec.numel; first += piece) {
       const int64_t count = std::min(piece, spec.numel - first);
       const Tensor values = staging_.tensor(DType::f32, {count}),
-                   rounded = staging_.tensor(weights.dtype(), {count}, values.bytes());
+                   rounded = staging_.tensor(into.dtype(), {count}, values.bytes()),
+                   part = into.flat(spec.offset - trained + first, count);
       source.read_frozen(spec, first, {values.data<float>(), static_cast<size_t>(count)});
-      round_weights(workers_, setup_.isa, rounded, values);
-      upload(weights.flat(spec.offset + first, count), rounded);
+      round_weights(workers_, setup_.isa, where == Placement::host ? part : rounded, values);
+      if (where == Placement::device) upload(part, rounded);
     }
 }
 

@@ -67,8 +67,8 @@ class PlaneMover {
   /// A training-dtype plane into memory of either kind. False: the source has none. Overwrites the block's
   /// first slot where the states are on the host.
   bool load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where);
-  /// The rounded weights of the block's frozen parameters into its weights on the device.
-  void load_frozen(PlaneSource& source, BlockId block, Tensor weights);
+  /// The rounded weights of the block's frozen parameters, in either memory.
+  void load_frozen(PlaneSource& source, BlockId block, Tensor into, Placement where);
   /// round_weights(master) into memory of either kind.
   void round_master(BlockId block, Tensor into, Placement where);
   /// Copies memory of either kind, any number of elements, to the host.

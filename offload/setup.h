@@ -43,6 +43,8 @@ struct TrainSetup {
   int64_t max_skipped_in_a_row = 20;
   Isa isa = Isa::scalar;
   int layer_buckets = 2;  ///< gradient buckets that the layers share
+  int window = 0;  ///< layers for which the device has room at once, their weights streaming through; 0 = all
+                   ///< weights stay on the device
 
   /// Micro-batches of one forward or backward call, and such calls in a step.
   [[nodiscard]] int64_t group() const { return order == Order::layer_major ? micro_batches : 1; }
@@ -58,6 +60,11 @@ struct TrainSetup {
   [[nodiscard]] bool updates_early() const {
     return policy.schedule == Schedule::exact && clip == 0 && dtype != DType::f16 &&
            on_nonfinite == OnNonfinite::stop;
+  }
+  /// Whether the block's weights live on the host and are fetched for every pass. Those of a block whose
+  /// optimizer is on the device stay there.
+  [[nodiscard]] bool streams(BlockId block) const {
+    return window > 0 && placement.at(static_cast<size_t>(block)) == Placement::host;
   }
   /// Gradient slots of a block: a second one where a version may wait for its upload while the next gradient
   /// lands.

@@ -116,6 +116,10 @@ bool StepPolicy::is_read(int64_t version) const { return lag(version) == 0 || la
 
 bool StepPolicy::read_late_only(int64_t version) const { return lag(version) == 1 && lag(version + 1) == 1; }
 
+bool StepPolicy::knows_last_reader(int64_t version) const {
+  return options_.schedule != Schedule::delayed || knows(version + 1);
+}
+
 int64_t StepPolicy::last_reader(int64_t version) const {
   return lag(version + 1) == 1 ? version + 1 : version;
 }

@@ -78,6 +78,8 @@ class StepPolicy {
   [[nodiscard]] bool is_read(int64_t version) const;
   /// Whether version is read by forwards at lag 1 only, so that a prediction may be published for it.
   [[nodiscard]] bool read_late_only(int64_t version) const;
+  /// Whether last_reader(version) follows from what is known.
+  [[nodiscard]] bool knows_last_reader(int64_t version) const;
   /// The last step that reads the version (which some step does). lag(version + 1) must be known.
   [[nodiscard]] int64_t last_reader(int64_t version) const;
   /// For a checkpoint before `step`, whose lag must be known.

@@ -11,34 +11,54 @@
 #include "offload/param_store.h"
 #include "offload/slots.h"
 #include "offload/update_ring.h"
+#include "offload/weight_window.h"
 
 namespace tandem {
 
 namespace {
 
-std::vector<Tensor> cut_blocks(const Buffer& buffer, const ParamTable& table, DType dtype) {
+/// The blocks of which some elements are counted, one after the other in one memory; the others' are empty.
+template <class Elements>
+std::vector<Tensor> cut_blocks(Tensor memory, const ParamTable& table, Elements elements) {
   std::vector<Tensor> blocks;
-  size_t offset = 0;
-  for (const BlockSpec& block : table.blocks()) {
-    blocks.push_back(buffer.tensor(dtype, {block.numel}, offset));
-    offset += blocks.back().bytes();
+  int64_t begin = 0;
+  for (BlockId block = 0; block < table.block_count(); ++block) {
+    const int64_t count = elements(block);
+    blocks.push_back(count > 0 ? memory.flat(begin, count) : Tensor{});
+    begin += count;
   }
   return blocks;
 }
 
-std::vector<int64_t> trained_elements(const ParamTable& table) {
-  std::vector<int64_t> elements;
-  for (const BlockSpec& block : table.blocks()) elements.push_back(block.trained);
-  return elements;
-}
-
-/// Leases that one step takes of each block.
-std::vector<int> lease_uses(const TrainSetup& setup, const ParamTable& table) {
-  std::vector<int> uses;
+std::vector<UpdateRing::BlockUse> block_uses(const TrainSetup& setup, const ParamTable& table,
+                                             Tensor resident) {
+  const std::vector<Tensor> weights =
+      cut_blocks(resident, table, [&](BlockId b) { return setup.streams(b) ? 0 : table.block(b).numel; });
+  std::vector<UpdateRing::BlockUse> uses;
   for (const BlockSpec& block : table.blocks())
-    uses.push_back((block.forward_uses + block.backward_uses) * static_cast<int>(setup.groups()));
+    uses.push_back({weights[uses.size()], block.trained,
+                    (block.forward_uses + block.backward_uses) * static_cast<int>(setup.groups())});
   return uses;
 }
+
+/// The elements of streamed blocks that nobody trains, on the host; no memory where there are none.
+struct FrozenWeights {
+  Buffer memory;
+  Pin pin;
+  std::vector<Tensor> blocks;
+  FrozenWeights(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host) {
+    const int64_t elements = plan_weights(setup, table).frozen;
+    Tensor all;
+    if (elements > 0) {
+      memory = host.allocate(static_cast<size_t>(elements) * size_of(setup.dtype), "weights");
+      pin = device.pin({static_cast<std::byte*>(memory.raw()), memory.bytes()});
+      all = memory.tensor(setup.dtype, {elements});
+    }
+    blocks = cut_blocks(all, table, [&](BlockId b) {
+      return setup.streams(b) ? table.block(b).numel - table.block(b).trained : 0;
+    });
+  }
+};
 
 /// Device memory and its pinned twin on the host, cut into kStepSets equal sets.
 struct Twin {
@@ -63,6 +83,7 @@ class Trainer::Impl {
         workers_(workers),
         plan_(plan_memory(setup, table)),
         weights_(device.allocate(plan_.device.at("weights"), "weights")),
+        frozen_(setup, table, device, host),
         states_(setup_, table, device, host),
         batches_(device, host, plan_.host.at("batches"), "batches"),
         scalars_(device, host, plan_.host.at("scalars"), "scalars"),
@@ -70,6 +91,7 @@ class Trainer::Impl {
         d2h_(device.stream("d2h_grad", Purpose::d2h)),
         upload_(device.stream("h2d_upload", Purpose::h2d)),
         fetch_(device.stream("h2d_fetch", Purpose::h2d)),
+        batch_(device.stream("h2d_batch", Purpose::h2d)),
         device_adam_(device.stream("device_adam", Purpose::adam)),
         lanes_(device.lanes(Optimizer::lane_names(setup_, table), Purpose::adam)),
         policy_(setup.policy, start.policy),
@@ -81,10 +103,15 @@ class Trainer::Impl {
         start_(start.policy.step),
         next_(start.policy.step),
         known_until_(start.policy.step - 1) {
+    const WeightPlan weights = plan_weights(setup, table);
+    const Tensor all = weights_.tensor(setup.dtype, {weights.device_elements()});
     ring_ = std::make_unique<UpdateRing>(policy_, slots_, device, *upload_,
-                                         cut_blocks(weights_, table, setup.dtype), trained_elements(table),
-                                         lease_uses(setup_, table), policy_.read(start_), start_, Fence{});
-    source_ = std::make_unique<ResidentWeights>(*ring_);
+                                         block_uses(setup_, table, all.flat(0, weights.resident)),
+                                         policy_.read(start_), start_);
+    const Tensor window = all.flat(weights.resident, all.numel() - weights.resident);
+    source_ = std::make_unique<WeightWindow>(setup_, table, *ring_, slots_, *fetch_, window, frozen_.blocks);
+    for (BlockId block = 0; block < table.block_count(); ++block)
+      if (!setup_.streams(block)) uploaded_bytes_ += ring_->trained_weights(block).bytes();
     optimizer_ =
         std::make_unique<Optimizer>(Optimizer::Parts{setup_, table, device, workers, lanes_, *device_adam_,
                                                      policy_, slots_, *ring_, states_},
@@ -95,26 +122,26 @@ class Trainer::Impl {
   /// enqueue on.
   ~Impl() {
     lanes_.clear();
-    for (auto* stream : {&device_adam_, &compute_, &d2h_, &upload_, &fetch_}) stream->reset();
+    for (auto* stream : {&device_adam_, &compute_, &d2h_, &upload_, &fetch_, &batch_}) stream->reset();
   }
 
   /// Masters and moments; the weights that the first forward reads; at lag 1 also the version after it,
   /// waiting for its turn. To be called once, before anything else.
   void load(PlaneSource& planes) {
-    const int64_t on_device = policy_.read(start_);
+    const int64_t current = policy_.read(start_);
     PlaneMover mover = this->mover();
     mover.load_states(planes);
     for (BlockId block = 0; block < table_.block_count(); ++block) {
-      mover.load_frozen(planes, block, ring_->device_weights(block));
-      if (table_.block(block).trained == 0) continue;
-      const Placement where = setup_.placement[static_cast<size_t>(block)];
-      const Tensor weights = ring_->trained_weights(block);
-      if (on_device == start_) {
-        mover.round_master(block, weights, Placement::device);
+      const Weights frozen = frozen_weights(block), trained = first_weights(block);
+      mover.load_frozen(planes, block, frozen.tensor, frozen.where);
+      if (trained.tensor.empty()) continue;
+      if (current == start_) {
+        mover.round_master(block, trained.tensor, trained.where);
         continue;
       }
-      ASSERT(mover.load(planes, Plane::lagged, block, weights, Placement::device),
+      ASSERT(mover.load(planes, Plane::lagged, block, trained.tensor, trained.where),
              "no lagged weights for block {}", block);
+      const Placement where = setup_.placement[static_cast<size_t>(block)];
       const Tensor slot = slots_.place(block, start_);
       start_predicted_ = mover.load(planes, Plane::predicted, block, slot, where);
       if (!start_predicted_) mover.round_master(block, slot, where);
@@ -126,6 +153,7 @@ class Trainer::Impl {
   /// In the place of load(): takes and returns its staging.
   void load_nothing() {
     (void)mover();
+    for (BlockId block = 0; block < table_.block_count(); ++block) (void)first_weights(block);
     last_end_ = compute_->record();
   }
 
@@ -172,7 +200,8 @@ class Trainer::Impl {
   void quiesce() {
     if (next_ > start_) decided_.at(next_ - 1).wait();
     for (const auto& lane : lanes_) lane->record().wait();
-    for (Stream* stream : {device_adam_.get(), upload_.get(), fetch_.get(), d2h_.get(), compute_.get()})
+    for (Stream* stream :
+         {device_adam_.get(), upload_.get(), fetch_.get(), batch_.get(), d2h_.get(), compute_.get()})
       stream->record().wait();
     ring_->expect_quiet(next_);
     known_until_ = next_ - 1;
@@ -202,8 +231,9 @@ class Trainer::Impl {
   void finalize() {
     PlaneMover mover = this->mover();
     for (BlockId block = 0; block < table_.block_count(); ++block)
-      if (table_.block(block).trained > 0)
-        mover.round_master(block, ring_->trained_weights(block), Placement::device);
+      if (const Weights weights = current_weights(block); !weights.tensor.empty())
+        mover.round_master(block, weights.tensor, weights.where);
+    source_->forget();
   }
 
   [[nodiscard]] TrainState state() const { return {policy_.state_before(next_), optimizer_->progress()}; }
@@ -234,6 +264,7 @@ class Trainer::Impl {
     const auto read = [&](Tensor from, Placement place) {
       reader_->read(from.flat(first, out.numel()), place, out);
     };
+    const int64_t trained = table_.block(block).trained;
     switch (plane) {
       case Plane::master:
         return read(states.master, where);
@@ -248,12 +279,14 @@ class Trainer::Impl {
       case Plane::exp_avg_sq_scale:
         return read(states.exp_avg_sq_scale, where);
       case Plane::lagged:
-        return read(ring_->device_weights(block), Placement::device);
+        return read(current_weights(block).tensor, current_weights(block).where);
       case Plane::predicted:
         return read(slots_.weights(block, next_), where);
       case Plane::weights:
-        if (first >= table_.block(block).trained)  // frozen: the device has the only copy
-          return read(ring_->device_weights(block), Placement::device);
+        if (first >= trained) {
+          const Weights frozen = frozen_weights(block);
+          return reader_->read(frozen.tensor.flat(first - trained, out.numel()), frozen.where, out);
+        }
         return read_rounded(states, where, first, out);
     }
   }
@@ -268,6 +301,30 @@ class Trainer::Impl {
     Fence begin, end;
     size_t h2d_bytes = 0;
   };
+
+  /// Some of a block's weights, and where they stand.
+  struct Weights {
+    Tensor tensor;
+    Placement where = Placement::device;
+  };
+  /// Of the trained ones, where the first forward will read them; empty where nothing is trained.
+  [[nodiscard]] Weights first_weights(BlockId block) {
+    if (!setup_.streams(block) || table_.block(block).trained == 0)
+      return {ring_->trained_weights(block), Placement::device};
+    return {slots_.place(block, policy_.read(start_)), Placement::host};
+  }
+  /// Of the trained ones, what the next forward reads.
+  [[nodiscard]] Weights current_weights(BlockId block) const {
+    if (!setup_.streams(block) || table_.block(block).trained == 0)
+      return {ring_->trained_weights(block), Placement::device};
+    return {slots_.weights(block, policy_.read(next_)), Placement::host};
+  }
+  [[nodiscard]] Weights frozen_weights(BlockId block) const {
+    if (setup_.streams(block)) return {frozen_.blocks[static_cast<size_t>(block)], Placement::host};
+    const int64_t trained = table_.block(block).trained;
+    return {ring_->device_weights(block).flat(trained, table_.block(block).numel - trained),
+            Placement::device};
+  }
 
   [[nodiscard]] PlaneMover mover() { return {setup_, table_, device_, host_, workers_, states_, *upload_}; }
 
@@ -309,8 +366,8 @@ class Trainer::Impl {
     const Tensor host = staged(batches_.host), device = staged(batches_.device);
     std::memcpy(host.raw(), in.tokens.data(), in.tokens.size_bytes());
     std::memcpy(host.rows(1, 1).raw(), in.targets.data(), in.targets.size_bytes());
-    fetch_->copy(device, host);
-    compute_->wait(fetch_->record());
+    batch_->copy(device, host);
+    compute_->wait(batch_->record());
     std::vector<Batch> batches;
     const int64_t rows = std::min(sequences, setup_.micro_batch);
     for (int64_t begin = 0; begin < sequences; begin += rows) {
@@ -336,8 +393,10 @@ class Trainer::Impl {
     const int64_t set_bytes = 2 * setup_.micro_batches * setup_.tokens_per_micro_batch() * 4;
     const bool uploaded = ring_->version() != last_version_;
     last_version_ = ring_->version();
+    const size_t fetched = source_->fetched_bytes();
     flights_.push_back({next_, policy_.lag(next_), last_end_, end,
-                        static_cast<size_t>(set_bytes) + (uploaded ? grads_.bytes_per_step() : 0)});
+                        static_cast<size_t>(set_bytes) + (uploaded ? uploaded_bytes_ : 0) + fetched -
+                            std::exchange(fetched_bytes_, fetched)});
     last_end_ = end;
     ++next_;
   }
@@ -361,9 +420,10 @@ class Trainer::Impl {
   Workers& workers_;
   const MemoryPlan plan_;
   Buffer weights_;
+  FrozenWeights frozen_;
   OptimizerStates states_;
   Twin batches_, scalars_;
-  std::unique_ptr<Stream> compute_, d2h_, upload_, fetch_, device_adam_;
+  std::unique_ptr<Stream> compute_, d2h_, upload_, fetch_, batch_, device_adam_;
   std::vector<std::unique_ptr<HostLane>> lanes_;
   StepPolicy policy_;
   Slots slots_;
@@ -371,11 +431,12 @@ class Trainer::Impl {
   GradStream grads_;
   Model model_;
   std::unique_ptr<UpdateRing> ring_;
-  std::unique_ptr<ResidentWeights> source_;
+  std::unique_ptr<WeightWindow> source_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<PlaneMover> reader_;
   const int64_t start_;
   int64_t next_, known_until_, entered_ = -1, last_version_ = -1;
+  size_t uploaded_bytes_ = 0, fetched_bytes_ = 0;  ///< by a version's uploads; by all fetches so far
   bool start_predicted_ = false;
   std::map<int64_t, Fence> decided_;
   std::deque<Flight> flights_;

@@ -7,35 +7,34 @@
 namespace tandem {
 
 UpdateRing::UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, Stream& upload,
-                       std::vector<Tensor> device_weights, const std::vector<int64_t>& trained,
-                       std::vector<int> uses, int64_t first_version, int64_t first_step, Fence arrived)
+                       std::vector<BlockUse> uses, int64_t first_version, int64_t first_step)
     : policy_(policy),
       slots_(slots),
       device_(device),
       upload_(upload),
-      weights_(std::move(device_weights)),
       uses_(std::move(uses)),
-      blocks_(weights_.size()),
-      arrived_(std::move(arrived)),
+      blocks_(uses_.size()),
       step_(first_step - 1) {
-  for (size_t id = 0; id < blocks_.size(); ++id) {
-    trained_.push_back(weights_[id].flat(0, trained.at(id)));
-    Block& block = blocks_[id];
-    block.on_device = block.published = first_version;
+  for (BlockId id = 0; id < std::ssize(blocks_); ++id) {
+    Block& block = blocks_[static_cast<size_t>(id)];
+    block.current = block.published = block.arrived = first_version;
+    block.in_slot = streams(id) && !is_frozen(id);
     block.last_step = first_step - 1;
-    promise(block, static_cast<BlockId>(id), first_version)->fulfil(arrived_);
+    promise(block, id, first_version)->fulfil(Fence{});
   }
 }
 
 void UpdateRing::enter(int64_t step) {
   const std::lock_guard lock(mutex_);
   ASSERT(step == step_ + 1, "step {} entered after step {}", step, step_);
-  for (size_t id = 0; id < blocks_.size(); ++id) {
-    ASSERT(blocks_[id].last_step == step_, "block {} still has leases of step {}", id, step_);
-    blocks_[id].released = 0;
+  ASSERT(policy_.knows(step), "step {} entered before its lag is known", step);
+  for (BlockId id = 0; id < std::ssize(blocks_); ++id) {
+    Block& block = blocks_[static_cast<size_t>(id)];
+    ASSERT(block.last_step == step_, "block {} still has leases of step {}", id, step_);
+    block.released = 0;
+    retire(id, block);
   }
   step_ = step;
-  ASSERT(policy_.knows(step), "step {} entered before its lag is known", step);
 }
 
 int64_t UpdateRing::version() const {
@@ -56,12 +55,17 @@ Fence UpdateRing::arrival(BlockId id, int64_t version) {
     ASSERT(version == policy_.read(step_),
            "version {} of block {} acquired in step {}, which reads version {}", version, id, step_,
            policy_.read(step_));
-    if (is_frozen(static_cast<size_t>(id))) return arrived_;
+    if (is_frozen(id)) return {};
     Block& block = blocks_.at(static_cast<size_t>(id));
     arrival = promise(block, id, version);
     block.arrivals.erase(block.arrivals.begin(), block.arrivals.find(version));
   }
   return arrival->recorded();
+}
+
+bool UpdateRing::has_arrived(BlockId id) const {
+  const std::lock_guard lock(mutex_);
+  return is_frozen(id) || blocks_.at(static_cast<size_t>(id)).arrived == policy_.read(step_);
 }
 
 void UpdateRing::released(BlockId id, const Fence& reads_done) {
@@ -73,12 +77,13 @@ void UpdateRing::end_lease(BlockId id, const Fence& reads_done) {
   {
     const std::lock_guard lock(mutex_);
     Block& block = blocks_.at(static_cast<size_t>(id));
-    ASSERT(block.released < uses_.at(static_cast<size_t>(id)),
-           "block {} leased more than {} times in step {}", id, uses_.at(static_cast<size_t>(id)), step_);
-    if (++block.released < uses_[static_cast<size_t>(id)]) return;
+    ASSERT(block.released < use(id).leases, "block {} leased more than {} times in step {}", id,
+           use(id).leases, step_);
+    if (++block.released < use(id).leases) return;
     block.last_step = step_;
     block.last_reads = reads_done;
-    upload = due(block);
+    retire(id, block);
+    upload = due(id, block);
   }
   if (upload) start(id, *upload);
 }
@@ -92,36 +97,51 @@ void UpdateRing::publish(BlockId id, int64_t version, Fence finished) {
     ASSERT(version == block.published + 1, "version {} of block {} published after version {}", version, id,
            block.published);
     block.published = version;
+    retire(id, block);
     read = policy_.is_read(version);
     if (read) {
       ASSERT(!block.ready, "version {} of block {} has not been uploaded before version {}",
              block.ready->version, id, version);
       block.ready = Upload{version, finished, {}};
-      upload = due(block);
+      upload = due(id, block);
     }
   }
   if (!read) slots_.release(id, version, std::move(finished));
   if (upload) start(id, *upload);
 }
 
-std::optional<UpdateRing::Upload> UpdateRing::due(Block& block) {
-  if (!block.ready || policy_.last_reader(block.on_device) > block.last_step) return std::nullopt;
-  block.on_device = block.ready->version;
+void UpdateRing::retire(BlockId id, Block& block) {
+  if (!block.in_slot || !policy_.knows_last_reader(block.current) ||
+      policy_.last_reader(block.current) > block.last_step)
+    return;
+  slots_.release(id, block.current, block.last_reads);
+  block.in_slot = false;
+}
+
+std::optional<UpdateRing::Upload> UpdateRing::due(BlockId id, Block& block) {
+  if (!block.ready || policy_.last_reader(block.current) > block.last_step) return std::nullopt;
+  block.current = block.ready->version;
+  block.in_slot = streams(id);
   block.ready->last_reads = block.last_reads;
   return std::exchange(block.ready, std::nullopt);
 }
 
 /// Outside the lock: an enqueue may run other work of this thread first, which may publish.
 void UpdateRing::start(BlockId id, const Upload& upload) {
-  upload_.wait(upload.finished);
-  upload_.wait(upload.last_reads);
-  upload_.copy(trained_weights(id), slots_.weights(id, upload.version));
-  const Fence arrived = upload_.record();
-  slots_.release(id, upload.version, arrived);
+  Fence arrived = upload.finished;
+  if (!streams(id)) {
+    upload_.wait(upload.finished);
+    upload_.wait(upload.last_reads);
+    upload_.copy(trained_weights(id), slots_.weights(id, upload.version));
+    arrived = upload_.record();
+    slots_.release(id, upload.version, arrived);
+  }
   std::shared_ptr<FencePromise> arrival;
   {
     const std::lock_guard lock(mutex_);
-    arrival = promise(blocks_[static_cast<size_t>(id)], id, upload.version);
+    Block& block = blocks_[static_cast<size_t>(id)];
+    block.arrived = upload.version;
+    arrival = promise(block, id, upload.version);
   }
   arrival->fulfil(arrived);
 }
@@ -129,9 +149,10 @@ void UpdateRing::start(BlockId id, const Upload& upload) {
 void UpdateRing::expect_quiet(int64_t version) const {
   device_.check();
   const std::lock_guard lock(mutex_);
-  for (size_t id = 0; id < blocks_.size(); ++id)
-    ASSERT(is_frozen(id) || blocks_[id].published == version,
-           "block {} stands at version {} where {} was expected", id, blocks_[id].published, version);
+  for (BlockId id = 0; id < std::ssize(blocks_); ++id)
+    ASSERT(is_frozen(id) || blocks_[static_cast<size_t>(id)].published == version,
+           "block {} stands at version {} where {} was expected", id,
+           blocks_[static_cast<size_t>(id)].published, version);
 }
 
 }  // namespace tandem

@@ -2,7 +2,8 @@
 // Versions and lag: the only place that knows about delay. Version k has consumed the gradients of steps 0 ..
 // k-1; forward(i) reads version read(i). An upload of version k over version j of a block is a rendezvous of
 // two events, enqueued by whichever comes second: the update of k is finished, and the last lease of j's last
-// reader has been recorded.
+// reader has been recorded. A streamed block is fetched out of the slot that holds its version; there the
+// turn of k comes by the same rule, and j's slot is free then.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,23 +22,31 @@ namespace tandem {
 /// other inside.
 class UpdateRing {
  public:
-  /// device_weights[block]: the one copy of the weights that forward reads. trained[block]: so many of their
-  /// first elements are of a version; a block without any is never published. uses[block]: leases that one
-  /// step takes of it. first: the version that the device holds (or will, once `arrived` has passed) at the
-  /// start.
+  /// What the ring is told of a block.
+  struct BlockUse {
+    Tensor weights;  ///< on the device, the one copy that forward reads; empty where they stream: then
+                     ///< every pass fetches a version out of its slot
+    int64_t trained =
+        0;           ///< so many of the first elements are of a version; without any nothing is published
+    int leases = 0;  ///< that one step takes
+  };
+  /// first_version: what the device (of streamed blocks a slot) holds at the start.
   UpdateRing(const StepPolicy& policy, Slots& slots, Device& device, Stream& upload,
-             std::vector<Tensor> device_weights, const std::vector<int64_t>& trained, std::vector<int> uses,
-             int64_t first_version, int64_t first_step, Fence arrived);
+             std::vector<BlockUse> uses, int64_t first_version, int64_t first_step);
 
   /// Starts a step; its lag must be known. Steps are entered in order.
   void enter(int64_t step);
   /// The version that the entered step reads.
   [[nodiscard]] int64_t version() const;
-  /// Blocks until the upload of this version of the block is enqueued; returns its fence (for a frozen block,
-  /// that of the start). The version must be version().
+  /// Blocks until the upload of this version of the block is enqueued; returns its fence. Of a streamed
+  /// block: until the version's turn has come; returns the fence after which it stands in its slot. The
+  /// version must be version(); of a frozen block it is there from the start.
   [[nodiscard]] Fence arrival(BlockId block, int64_t version);
-  /// One lease of the entered step ended; fence: all reads of it. All leases of a block are on one stream. A
-  /// lease may end in a destructor, which can't throw: so what goes wrong here poisons the device as well.
+  /// Whether arrival() of version() would return at once.
+  [[nodiscard]] bool has_arrived(BlockId block) const;
+  /// One lease of the entered step ended; fence: all reads of what an upload of the next version overwrites
+  /// (of a streamed block: of the slot). All of a block are on one stream. A lease may end in a destructor,
+  /// which can't throw: so what goes wrong here poisons the device as well.
   void released(BlockId block, const Fence& reads_done);
   /// Version k of the block stands in its slot once the fence has passed. Uploads it, now or when its turn
   /// comes, or frees the slot if no step reads it.
@@ -45,10 +54,11 @@ class UpdateRing {
   /// For a checkpoint or the end: every version up to `version` has been published. Throws if the device
   /// failed.
   void expect_quiet(int64_t version) const;
-  [[nodiscard]] Tensor device_weights(BlockId block) const { return weights_.at(static_cast<size_t>(block)); }
+  /// Of a block that does not stream.
+  [[nodiscard]] Tensor device_weights(BlockId block) const { return use(block).weights; }
   /// The part of them that is trained.
   [[nodiscard]] Tensor trained_weights(BlockId block) const {
-    return trained_.at(static_cast<size_t>(block));
+    return streams(block) ? Tensor{} : use(block).weights.flat(0, use(block).trained);
   }
 
  private:
@@ -58,8 +68,10 @@ class UpdateRing {
     Fence last_reads;  ///< of the version that it overwrites
   };
   struct Block {
-    int64_t on_device = 0;
+    int64_t current = 0;   ///< the version on the device, or the one that streams
+    bool in_slot = false;  ///< a streamed block's current version still has its slot
     int64_t published = 0;
+    int64_t arrived = 0;  ///< the newest version whose arrival is recorded
     std::map<int64_t, std::shared_ptr<FencePromise>> arrivals;
     std::optional<Upload> ready;  ///< finished, but an older version may still be read
     int released = 0;             ///< leases of the entered step that have ended
@@ -68,20 +80,23 @@ class UpdateRing {
   };
   [[nodiscard]] std::shared_ptr<FencePromise> promise(Block& block, BlockId id, int64_t version);
   /// Takes the upload whose time has come, if there is one. Called with the lock held.
-  [[nodiscard]] std::optional<Upload> due(Block& block);
+  [[nodiscard]] std::optional<Upload> due(BlockId id, Block& block);
   void start(BlockId id, const Upload& upload);
+  /// Gives the slot of a streamed version back once it is known that no step reads it again. With the lock
+  /// held.
+  void retire(BlockId id, Block& block);
   void end_lease(BlockId id, const Fence& reads_done);
 
   const StepPolicy& policy_;
   Slots& slots_;
   Device& device_;
   Stream& upload_;
-  [[nodiscard]] bool is_frozen(size_t id) const { return trained_[id].empty(); }
-  std::vector<Tensor> weights_, trained_;
-  std::vector<int> uses_;
+  [[nodiscard]] const BlockUse& use(BlockId id) const { return uses_.at(static_cast<size_t>(id)); }
+  [[nodiscard]] bool is_frozen(BlockId id) const { return use(id).trained == 0; }
+  [[nodiscard]] bool streams(BlockId id) const { return use(id).weights.empty(); }
+  const std::vector<BlockUse> uses_;
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
-  const Fence arrived_;
   int64_t step_;
 };
 

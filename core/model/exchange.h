@@ -40,7 +40,7 @@ class ParamSource {
   virtual ~ParamSource() = default;
   /// The block's weights of exactly this version (asserted); the stream waits until they are there.
   [[nodiscard]] virtual Lease acquire(BlockId block, int64_t version, Pass pass, Stream& stream) = 0;
-  /// A hint that the block is wanted soon; weights that are resident ignore it.
+  /// A hint that the pass comes to this block next; weights that are resident ignore it.
   virtual void prefetch(BlockId /*block*/, Pass /*pass*/) {}
 
  private:

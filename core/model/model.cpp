@@ -87,6 +87,7 @@ class Model::Impl {
     s.range("forward embedding");
     {
       const Lease lease = source.acquire(0, version, Pass::forward, s);
+      source.prefetch(1, Pass::forward);
       for (const Batch& batch : group)
         look_up(parts.inputs[0].emplace_back(hidden(arena, shape)), lease.weights(), batch, s);
     }
@@ -94,8 +95,8 @@ class Model::Impl {
       const size_t l = static_cast<size_t>(layer);
       const auto block = static_cast<BlockId>(layer + 1);
       s.range(fmt::format("forward layer {}", layer));
-      source.prefetch(block + 1, Pass::forward);
       const Lease lease = source.acquire(block, version, Pass::forward, s);
+      source.prefetch(block + 1, Pass::forward);
       const LayerParams weights(table_, block, lease.weights());
       if (keep == Keep::all) parts.kept.emplace_back(), parts.kept_memory.emplace_back();
       for (size_t m = 0; m < group.size(); ++m) {
@@ -136,12 +137,14 @@ class Model::Impl {
     s.range("evaluate embedding");
     {
       const Lease lease = source.acquire(0, version, Pass::evaluate, s);
+      source.prefetch(1, Pass::evaluate);
       look_up(x, lease.weights(), batch, s);
     }
     for (int64_t layer = 0; layer < arch_.layers; ++layer) {
       const auto block = static_cast<BlockId>(layer + 1);
       s.range(fmt::format("evaluate layer {}", layer));
       const Lease lease = source.acquire(block, version, Pass::evaluate, s);
+      source.prefetch(block + 1, Pass::evaluate);
       Scratch scratch(device_, s, memory);
       LayerActivations a(shape, scratch);
       layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_,
@@ -249,6 +252,7 @@ class Model::Impl {
     s.range("head");
     const LayerShape shape = shape_of(group);
     Head head = lease_head(version, Pass::backward, source, s);
+    if (head_block() > table_.first_trained()) source.prefetch(head_block() - 1, Pass::backward);
     const bool tied_use = table_.block(0).grad_uses == 2;  // the embedding is trained, and the head
     const Tensor tied_grads = tied_use ? sink.open(0, s) : Tensor{};
     const Tensor own_grads = open(head_block(), sink, s);
@@ -289,8 +293,8 @@ class Model::Impl {
       const auto block = static_cast<BlockId>(layer + 1);
       const LayerShape shape = any_layer.of_layer(arch_, layer);
       s.range(fmt::format("backward layer {}", layer));
-      if (block > table_.first_trained()) source.prefetch(block - 1, Pass::backward);
       Lease lease = source.acquire(block, version, Pass::backward, s);
+      if (block > table_.first_trained()) source.prefetch(block - 1, Pass::backward);
       const LayerParams weights(table_, block, lease.weights());
       const LayerParams grads(table_, block, open(block, sink, s));
       for (size_t m = 0; m < d.size(); ++m) {

@@ -74,6 +74,12 @@ struct Config {
     MomentFormat moments = MomentFormat::fp32;  ///< fp32 where device is none
   } offload_optimizer;
 
+  struct OffloadParam {
+    enum class Device : uint8_t { none, cpu };
+    Device device = Device::none;
+    int64_t buffer_count = 0;  ///< blocks in the window of streamed weights
+  } offload_param;
+
   struct Train {
     enum class Order : uint8_t { layer_major, micro_batch_major };
     enum class OnNonfinite : uint8_t { skip, stop };
@@ -130,6 +136,7 @@ struct Config {
   [[nodiscard]] bool offloads_optimizer() const {
     return offload_optimizer.device == OffloadOptimizer::Device::cpu;
   }
+  [[nodiscard]] bool streams_weights() const { return offload_param.device == OffloadParam::Device::cpu; }
   /// "FILE:LINE:COL (key)" or "--set key", for errors that only later work can see; the nearest section's
   /// place if the key was not given.
   [[nodiscard]] std::string where(std::string_view key) const;

@@ -182,12 +182,13 @@ std::vector<Field> zero_fields() {
        .fallback = "\"fp32\"", .choices = {"fp32", "bf16", "int8"}, .slot = MEMBER(offload_optimizer.moments),
        .meaning = "format of both moments"},
       {.key = "zero_optimization.offload_param.device", .kind = Kind::choice, .fallback = "\"none\"",
-       .origin = kDeepSpeed, .choices = {"none"}, .later_choices = {"cpu", "nvme"},
-       .default_text = "\"none\"; \"cpu\" where the section stands",
-       .meaning = "where the 16-bit weights live; cpu: they stream through the device"},
+       .origin = kDeepSpeed, .choices = {"none", "cpu"}, .later_choices = {"nvme"},
+       .default_text = "\"none\"; \"cpu\" where the section stands", .slot = MEMBER(offload_param.device),
+       .meaning = "where the weights live that the model computes with; cpu: they stream through the device, the same bits; "
+                  "needs offload_optimizer"},
       {.key = "zero_optimization.offload_param.buffer_count", .kind = Kind::integer, .fallback = "3",
-       .origin = kDeepSpeed, .range = at_least(2), .later = true,
-       .meaning = "blocks in the window of streamed weights"},
+       .origin = kDeepSpeed, .range = at_least(2), .slot = MEMBER(offload_param.buffer_count),
+       .meaning = "layers for which the device has room at once where weights stream"},
   };
 }
 

@@ -135,6 +135,20 @@ void check_formats(Reading& reading) {
                  "\"fp32\", or bf16.enabled true");
 }
 
+/// Weights stream out of the optimizer's slots on the host.
+void resolve_streaming(Reading& reading) {
+  constexpr std::string_view kParam = "zero_optimization.offload_param",
+                             kDevice = "zero_optimization.offload_param.device";
+  Config& config = reading.config;
+  if (!reading.given(kDevice) && reading.given(kParam))
+    config.offload_param.device = Config::OffloadParam::Device::cpu;
+  if (config.streams_weights() && !config.offloads_optimizer() && reading.usable(kOffload))
+    reading.fail(
+        reading.given(kDevice) ? kDevice : kParam,
+        fmt::format("{} \"cpu\" needs the optimizer on the host too, and nothing is offloaded", kDevice),
+        "zero_optimization.offload_optimizer.device \"cpu\", or offload_param.device \"none\"");
+}
+
 void resolve_offload(Reading& reading) {
   Config::OffloadOptimizer& offload = reading.config.offload_optimizer;
   using Device = Config::OffloadOptimizer::Device;
@@ -151,23 +165,20 @@ void resolve_offload(Reading& reading) {
     if (reading.given(kSchedule)) reading.ignore(kSchedule, "nothing is offloaded");
   }
   check_formats(reading);
-  constexpr std::string_view kParam = "zero_optimization.offload_param";
-  if (reading.given(kParam) && !reading.given("zero_optimization.offload_param.device") &&
-      reading.usable(kParam))
-    reading.fail(kParam, fmt::format("{} means device \"cpu\", which is not supported yet", kParam),
-                 "device \"none\", or leave the section out");
+  resolve_streaming(reading);
 }
 
 void resolve_stage(Reading& reading) {
   constexpr std::string_view kStage = "zero_optimization.stage";
-  const bool offload = reading.config.offloads_optimizer();
+  const Config& config = reading.config;
+  const int64_t least = config.streams_weights() ? 3 : config.offloads_optimizer() ? 1 : 0;
   if (!reading.given(kStage)) {
-    reading.config.zero_stage = offload ? 1 : 0;
-  } else if (reading.usable(kStage) && offload && reading.config.zero_stage < 1) {
+    reading.config.zero_stage = least;
+  } else if (reading.usable(kStage) && config.zero_stage < least) {
     reading.fail(kStage,
-                 fmt::format("zero_optimization.stage {} is below 1, which offload_optimizer needs",
-                             reading.config.zero_stage),
-                 "1, 2 or 3, or leave it out");
+                 fmt::format("zero_optimization.stage {} is below {}, which {} needs", config.zero_stage,
+                             least, config.streams_weights() ? "offload_param" : "offload_optimizer"),
+                 config.streams_weights() ? "3, or leave it out" : "1, 2 or 3, or leave it out");
   }
 }
 

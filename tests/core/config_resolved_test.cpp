@@ -32,10 +32,11 @@ Config unusual() {
        "scheduler.params.total_num_steps=9",
        "scheduler.params.cos_min_ratio=0.2",
        "scheduler.params.warmup_min_ratio=0.1",
-       "zero_optimization.stage=2",
+       "zero_optimization.stage=3",
        "zero_optimization.offload_optimizer={\"pin_memory\": false, \"schedule\": \"delayed\", "
        "\"warmup_steps\": 1, \"staleness_limit\": 0.25, \"correction\": \"none\", \"prediction\": 1.5, "
        "\"moment_format\": \"int8\"}",
+       "zero_optimization.offload_param={\"device\": \"cpu\", \"buffer_count\": 5}",
        "train={\"epochs\": 1.25, \"order\": \"micro_batch_major\", \"seed\": 18446744073709551615, "
        "\"eval_every\": 2, \"eval_tokens\": 3, \"on_nonfinite\": \"stop\", \"max_skipped_in_a_row\": 4}",
        "activation_checkpointing.policy=keep",

@@ -91,6 +91,28 @@ TEST(ConfigRules, OffloadSectionAndStage) {
             std::string::npos);
 }
 
+TEST(ConfigRules, StreamedWeightsNeedTheOptimizerOnTheHost) {
+  const std::string optimizer = "zero_optimization.offload_optimizer={}",
+                    section = "zero_optimization.offload_param";
+  EXPECT_TRUE(with({optimizer, section + "={}"}).streams_weights());
+  EXPECT_TRUE(with({optimizer, section + ".device=cpu"}).streams_weights());
+  EXPECT_FALSE(with({optimizer, section + ".device=none"}).streams_weights());
+  EXPECT_FALSE(with({optimizer}).streams_weights());
+  EXPECT_EQ(with({optimizer, section + "={}"}).zero_stage, 3);
+  EXPECT_EQ(with({optimizer, section + "={}"}).offload_param.buffer_count, 3);
+  EXPECT_EQ(with({optimizer, section + "={\"buffer_count\": 7}"}).offload_param.buffer_count, 7);
+  EXPECT_NE(error_with({optimizer, section + ".buffer_count=1"}).find(".buffer_count must be >= 2"), std::string::npos);
+  EXPECT_EQ(error_with({section + "={}"}),
+            section +
+                ".device \"cpu\" needs the optimizer on the host too, and nothing is offloaded | --set " +
+                section +
+                " | zero_optimization.offload_optimizer.device \"cpu\", or offload_param.device \"none\"");
+  EXPECT_EQ(
+      error_with({optimizer, section + "={}", "zero_optimization.stage=2"}),
+      "zero_optimization.stage 2 is below 3, which offload_param needs | --set zero_optimization.stage | "
+      "3, or leave it out");
+}
+
 TEST(ConfigRules, AScheduleWithoutOffloadIsSaidToHaveNoEffect) {
   const std::string section = "zero_optimization.offload_optimizer";
   for (const char* schedule : {"exact", "delayed"}) {

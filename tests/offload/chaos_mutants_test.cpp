@@ -16,11 +16,14 @@ namespace {
 
 constexpr int64_t kNumel = 64;
 
+/// Where a forward finds the weights.
+enum class Weights : uint8_t { resident, streamed };
+
 /// One block of 64 fp32 weights with two slots on the host, nothing computed: kernels and tasks only claim
 /// what they read and write.
 class Bench {
  public:
-  explicit Bench(std::optional<uint64_t> seed, int uses = 1)
+  explicit Bench(std::optional<uint64_t> seed, int uses = 1, Weights where = Weights::resident)
       : workers_(make_plain_pool(1)),
         device(*workers_, {size_t{1} << 20, seed, true}, {}),
         device_memory_(device.allocate(2 * kNumel * sizeof(float), "weights and gradient")),
@@ -35,7 +38,10 @@ class Bench {
         upload(device.stream("upload", Purpose::h2d, 0)),
         lane(device.lane("optimizer", Purpose::adam)),
         policy(options(), StepPolicy::initial(options())),
-        ring(policy, slots, device, *upload, {weights}, {weights.numel()}, {uses}, 0, 0, Fence{}) {}
+        ring(policy, slots, device, *upload,
+             {{where == Weights::resident ? weights : Tensor{}, weights.numel(), uses}}, 0, 0) {
+    if (where == Weights::streamed) (void)slots.place(0, 0);
+  }
 
   /// A kernel that reads the weights; its fence.
   Fence read() {
@@ -169,6 +175,48 @@ TEST(ChaosMutants, AnAdamThatDoesNotWaitForItsGradient) {
     if (!broken) bench.lane->wait(landed);
     bench.lane->run({"adam", {slot.memory}, {slot.memory}, [] {}});
     bench.finish();
+  });
+}
+
+/// Streamed: the slot of version 0 takes the gradient of step 1, the one of step 0 has the other.
+TEST(ChaosMutants, AStreamedVersionWhoseSlotIsFreeBeforeItHasBeenFetched) {
+  expect_difference([](std::optional<uint64_t> seed, bool broken) {
+    Bench bench(seed, 1, Weights::streamed);
+    bench.ring.enter(0);
+    const Fence there = bench.ring.arrival(0, 0);
+    bench.upload->wait(there);
+    bench.upload->copy(bench.weights, bench.slots.weights(0, 0));
+    bench.ring.released(0, broken ? there : bench.upload->record());
+    bench.ring.publish(0, 1, bench.update(0));
+    bench.ring.enter(1);
+    bench.ring.released(0, Fence{});
+    bench.ring.publish(0, 2, bench.update(1));
+    bench.finish();
+  });
+}
+
+TEST(ChaosMutants, AFetchThatDoesNotWaitForItsVersion) {
+  expect_difference([](std::optional<uint64_t> seed, bool broken) {
+    Bench bench(seed, 1, Weights::streamed);
+    bench.ring.enter(0);
+    bench.ring.released(0, bench.ring.arrival(0, 0));
+    bench.ring.publish(0, 1, bench.update(0));
+    bench.ring.enter(1);
+    const Fence there = bench.ring.arrival(0, 1);
+    if (!broken) bench.upload->wait(there);
+    bench.upload->copy(bench.weights, bench.slots.weights(0, 1));
+    bench.finish();
+  });
+}
+
+/// One slot, as without a delay: the next gradient may land there only when the last pass has fetched.
+TEST(ChaosMutants, AGradientThatLandsBeforeTheLastLeaseOfAStreamedBlock) {
+  expect_difference<InternalError>([](std::optional<uint64_t> seed, bool broken) {
+    Bench bench(seed, 2, Weights::streamed);
+    (void)bench.slots.land(0, 7);  // the other slot is taken
+    bench.ring.enter(0);
+    for (int lease = 0; lease < (broken ? 1 : 2); ++lease) bench.ring.released(0, bench.ring.arrival(0, 0));
+    (void)bench.slots.land(0, 0);
   });
 }
 

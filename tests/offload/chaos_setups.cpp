@@ -97,6 +97,37 @@ ChaosSetup delayed_overflow_host() {
   return {"DelayedHostTiedOverflow", options, 8};
 }
 
+/// A window of streamed weights that is smaller than the model.
+ChaosSetup streamed(const char* name, EngineOptions options, int window, int64_t steps) {
+  options.arch.layers = 3;
+  options.window = window;
+  return {name, options, steps};
+}
+
+ChaosSetup streamed_exact() {
+  EngineOptions options = engine(false, DType::bf16, Where::host, 2, {.schedule = Schedule::exact});
+  options.clip = 1;
+  return streamed("StreamedExactUntied", options, 2, 4);
+}
+
+ChaosSetup streamed_exact_early() {
+  EngineOptions options = exact_early("", true, DType::bf16, Where::host).options;
+  return streamed("StreamedExactEarlyTied", options, 2, 4);
+}
+
+/// The uploads of some blocks beside the fetches of others.
+ChaosSetup streamed_mixed() {
+  EngineOptions options = engine(false, DType::f32, Where::mixed, 2, {.schedule = Schedule::exact});
+  options.order = Order::micro_batch_major;
+  options.freeze = {"*layers.1.mlp*"};
+  return streamed("StreamedExactMixed", options, 2, 4);
+}
+
+ChaosSetup streamed_delayed() {
+  EngineOptions options = delayed_overflow_host().options;
+  return streamed("StreamedDelayedTiedOverflow", options, 2, 7);
+}
+
 }  // namespace
 
 const std::vector<ChaosSetup>& chaos_setups() {
@@ -113,7 +144,11 @@ const std::vector<ChaosSetup>& chaos_setups() {
       delayed_one_bucket(),
       delayed_device(),
       delayed_overflow_mixed(),
-      delayed_overflow_host()};
+      delayed_overflow_host(),
+      streamed_exact(),
+      streamed_exact_early(),
+      streamed_mixed(),
+      streamed_delayed()};
   return setups;
 }
 

@@ -142,6 +142,17 @@ TEST(IdentityOfSplit, IsThatOfFp32Masters) {
     }
 }
 
+TEST_P(IdentityOfStates, StreamedWeightsAreThoseThatStay) {
+  for (const Schedule schedule : {Schedule::exact, Schedule::delayed}) {
+    EngineOptions options = options_of(GetParam());
+    options.policy.schedule = schedule;
+    options.policy.warmup_steps = 2;
+    const Outcome resident = testing::run_engine(options, 6);
+    options.window = 2;
+    EXPECT_EQ(testing::difference(testing::run_engine(options, 6), resident), "");
+  }
+}
+
 TEST_P(IdentityOfStates, DeviceOptimizersGoOnFromThemInFp32) {
   EngineOptions options = options_of(GetParam());
   EngineRig host(options);

@@ -23,6 +23,7 @@ struct Case {
   Where where;
   float prediction;
   int64_t warmup = 2;
+  int window = 0;  ///< of streamed weights; 0: resident
 };
 constexpr Case kCases[] = {
     {"predict_host_f16", DType::f16, Schedule::delayed, Where::host, 1.5f},
@@ -35,12 +36,16 @@ constexpr Case kCases[] = {
     {"exact_gated_mixed_f16", DType::f16, Schedule::exact, Where::mixed, 0},
     {"exact_early_host_bf16", DType::bf16, Schedule::exact, Where::host, 0},
     {"exact_early_mixed_f32", DType::f32, Schedule::exact, Where::mixed, 0},
+    {"streamed_predict_host_f16", DType::f16, Schedule::delayed, Where::host, 1, 2, 2},
+    {"streamed_none_mixed_f16", DType::f16, Schedule::delayed, Where::mixed, 0, 0, 2},
+    {"streamed_exact_host_bf16", DType::bf16, Schedule::exact, Where::host, 0, 2, 3},
 };
 
 EngineOptions options_of(const Case& c) {
   EngineOptions options;
   options.dtype = c.dtype;
   options.where = c.where;
+  options.window = c.window;
   options.policy = {c.schedule, c.warmup, {.fixed = 1}};
   options.prediction = c.prediction;
   const bool early = c.schedule == Schedule::exact && c.dtype != DType::f16;

@@ -28,20 +28,21 @@ struct Case {
   Where where;
   Order order;
   bool predict, tied, clipped, overflow;
+  int window;  ///< of streamed weights; 0: resident
 };
 constexpr Order kLayer = Order::layer_major, kBatch = Order::micro_batch_major;
 constexpr Case kCases[] = {
-    {DType::f32, 1, Where::host, kLayer, true, true, false, true},
-    {DType::f32, 1, Where::mixed, kBatch, false, false, false, true},
-    {DType::f32, 2, Where::device, kBatch, true, true, false, true},
-    {DType::f32, 3, Where::mixed, kBatch, false, true, true, false},
-    {DType::bf16, 1, Where::device, kLayer, false, false, false, true},
-    {DType::bf16, 2, Where::host, kBatch, false, false, false, false},
-    {DType::bf16, 2, Where::mixed, kLayer, true, true, true, false},
-    {DType::bf16, 3, Where::device, kLayer, false, false, false, false},
-    {DType::f16, 1, Where::device, kLayer, false, true, true, false},
-    {DType::f16, 2, Where::mixed, kLayer, false, true, false, true},
-    {DType::f16, 3, Where::host, kBatch, true, false, true, true},
+    {DType::f32, 1, Where::host, kLayer, true, true, false, true, 0},
+    {DType::f32, 1, Where::mixed, kBatch, false, false, false, true, 0},
+    {DType::f32, 2, Where::device, kBatch, true, true, false, true, 0},
+    {DType::f32, 3, Where::mixed, kBatch, false, true, true, false, 2},
+    {DType::bf16, 1, Where::device, kLayer, false, false, false, true, 0},
+    {DType::bf16, 2, Where::host, kBatch, false, false, false, false, 2},
+    {DType::bf16, 2, Where::mixed, kLayer, true, true, true, false, 0},
+    {DType::bf16, 3, Where::device, kLayer, false, false, false, false, 0},
+    {DType::f16, 1, Where::device, kLayer, false, true, true, false, 2},
+    {DType::f16, 2, Where::mixed, kLayer, false, true, false, true, 0},
+    {DType::f16, 3, Where::host, kBatch, true, false, true, true, 2},
 };
 
 template <class A, class B>
@@ -55,6 +56,7 @@ void expect_all_pairs(A Case::*a, B Case::*b, size_t count) {
 template <class A>
 void expect_all_pairs_with_flags(A Case::*a, size_t values) {
   expect_all_pairs(a, &Case::order, values * 2);
+  expect_all_pairs(a, &Case::window, values * 2);
   for (bool Case::*flag : {&Case::predict, &Case::tied, &Case::clipped, &Case::overflow})
     expect_all_pairs(a, flag, values * 2);
 }
@@ -67,8 +69,10 @@ TEST(Delayed, TableCoversEveryPair) {
   expect_all_pairs_with_flags(&Case::micro_batches, 3);
   expect_all_pairs_with_flags(&Case::where, 3);
   const auto flags = {&Case::predict, &Case::tied, &Case::clipped, &Case::overflow};
+  expect_all_pairs(&Case::order, &Case::window, 4);
   for (bool Case::*a : flags) {
     expect_all_pairs(&Case::order, a, 4);
+    expect_all_pairs(&Case::window, a, 4);
     for (bool Case::*b : flags)
       if (a != b) expect_all_pairs(a, b, 4);
   }
@@ -77,6 +81,8 @@ TEST(Delayed, TableCoversEveryPair) {
 EngineOptions options_of(const Case& c) {
   EngineOptions options;
   options.arch = testing::tiny_arch(c.tied);
+  if (c.window > 0) options.arch.layers = 4;
+  options.window = c.window;
   options.dtype = c.dtype;
   options.micro_batches = c.micro_batches;
   options.mask_every = 7;
@@ -148,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, DelayedEngine, ::testing::ValuesIn(kCases), [](c
 
 /// What the table leaves out.
 TEST(Delayed, EqualsTheSerialLoopInItsCorners) {
-  const EngineOptions plain = options_of({DType::f16, 2, Where::mixed, kLayer, true, false, true, true});
+  const EngineOptions plain = options_of({DType::f16, 2, Where::mixed, kLayer, true, false, true, true, 0});
   const std::pair<const char*, std::function<void(EngineOptions&)>> corners[] = {
       {"no warm-up", [](EngineOptions& o) { o.policy.warmup_steps = 0; }},
       {"a warm-up of one step", [](EngineOptions& o) { o.policy.warmup_steps = 1; }},
@@ -192,7 +198,7 @@ TEST(Delayed, EqualsTheSerialLoopWithAStalenessLimit) {
 class DelayedTwin : public ::testing::TestWithParam<std::pair<SerialFault, const char*>> {};
 
 TEST_P(DelayedTwin, IsNoticed) {
-  EngineOptions options = options_of({DType::f16, 1, Where::host, kLayer, true, false, true, true});
+  EngineOptions options = options_of({DType::f16, 1, Where::host, kLayer, true, false, true, true, 0});
   EXPECT_NE(testing::difference(testing::run_engine(options, kSteps),
                                 testing::run_serial(options, kSteps, GetParam().first), {Plane::master}),
             "");

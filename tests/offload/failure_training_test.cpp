@@ -16,6 +16,7 @@ struct Stage {
   const char* name;
   Where where;  ///< the optimizer's place
   FaultPlan plan;
+  int window = 0;  ///< of streamed weights; 0: resident
 };
 
 /// With a delay, each in a step whose predecessor's update is still under way (lag 1 from step 1 on). A
@@ -23,7 +24,7 @@ struct Stage {
 const std::vector<Stage>& stages() {
   using enum Fault;
   static const std::vector<Stage> stages{
-      {"FetchOfTokens", Where::host, {in_operation, "h2d_fetch//copy", 2, {}}},
+      {"FetchOfTokens", Where::host, {in_operation, "h2d_batch//copy", 2, {}}},
       {"ForwardKernel", Where::host, {in_operation, "compute/forward layer 1/rms_norm_forward", 5, {}}},
       {"FirstKernel", Where::host, {in_operation, "compute/forward embedding/", 0, {}}},
       {"HeadKernel", Where::host, {in_operation, "compute/head/softmax_cross_entropy", 2, {}}},
@@ -43,6 +44,9 @@ const std::vector<Stage>& stages() {
       {"EnqueueDeviceAdam", Where::device, {at_enqueue, "device_adam//", 8, {}}},
       {"UploadOfWeights", Where::host, {in_operation, "h2d_upload//copy", 10, {}}},
       {"UploadOnTheDevice", Where::device, {in_operation, "h2d_upload//copy", 10, {}}},
+      {"FetchOfWeights", Where::host, {in_operation, "h2d_fetch/fetch layer 1/copy", 2, {}}, 2},
+      {"EnqueueFetchOfWeights", Where::host, {at_enqueue, "h2d_fetch/fetch layer 0/copy", 4, {}}, 2},
+      {"PublishStreamedWeights", Where::host, {in_operation, "/publish layer 1", 2, {}}, 2},
       {"EnqueueUpload", Where::host, {at_enqueue, "h2d_upload//copy", 10, {}}},
       {"EnqueueForward", Where::host, {at_enqueue, "compute/forward layer 0/linear_forward", 8, {}}},
       {"EnqueueBackward", Where::host, {at_enqueue, "compute/backward layer 1/linear_backward_input", 8, {}}},
@@ -82,6 +86,8 @@ EngineOptions options_for(const Stage& stage, const Overlap& overlap) {
   EngineOptions options;
   options.dtype = DType::bf16;
   options.where = stage.where;
+  options.window = stage.window;
+  if (stage.window > 0) options.arch.layers = 4;
   options.policy = {.schedule = overlap.schedule, .warmup_steps = 1};
   options.on_nonfinite = overlap.on_nonfinite;
   options.prediction = 1;

@@ -37,6 +37,7 @@ EngineOptions spacious() {
   options.keep = Keep::all;
   options.where = Where::device;
   options.policy.schedule = Schedule::delayed;
+  options.arch.layers = 6;
   return options;
 }
 
@@ -53,6 +54,8 @@ constexpr KnobCase kCases[] = {
        o.micro_batch = 1;
        o.micro_batches = 16;
      }},
+    {"zero_optimization.offload_param.device: \"cpu\"",
+     [](EngineOptions& o) { o.window = o.where == Where::host ? 3 : 0; }},
     {"zero_optimization.offload_optimizer.schedule: \"exact\"",
      [](EngineOptions& o) { o.policy.schedule = Schedule::exact; }},
 };

@@ -123,6 +123,11 @@ TEST_P(IdentityOfFreezing, HoldsOverPlacementOrderKeepingAndChaos) {
   options.where = Where::device;
   options.keep = Keep::all;
   EXPECT_EQ(testing::difference(testing::run_engine(options, 4), expected), "");
+  for (const Where where : {Where::host, Where::mixed}) {
+    options.where = where;
+    options.window = 2;
+    EXPECT_EQ(testing::difference(testing::run_engine(options, 4), expected), "");
+  }
   options.chaos_seed = 7;
   EXPECT_EQ(testing::difference(testing::run_engine(options, 4), expected), "");
 }

@@ -27,20 +27,21 @@ struct Way {
   Order order;
   Keep keep;
   Schedule schedule;
+  int window;  ///< of streamed weights; 0: resident
 };
 constexpr PoolKind kTbb = PoolKind::tbb, kPlain = PoolKind::plain;
 constexpr Order kLayer = Order::layer_major, kBatch = Order::micro_batch_major;
 constexpr Schedule kSync = Schedule::synchronous, kExact = Schedule::exact;
 constexpr Way kWays[] = {
-    {Where::host, 1, kPlain, kBatch, Keep::input, kExact},
-    {Where::host, 2, kTbb, kBatch, Keep::all, kSync},
-    {Where::host, 3, kTbb, kLayer, Keep::input, kExact},
-    {Where::device, 1, kTbb, kLayer, Keep::input, kSync},
-    {Where::device, 2, kPlain, kLayer, Keep::input, kExact},
-    {Where::device, 3, kPlain, kBatch, Keep::all, kSync},
-    {Where::mixed, 1, kTbb, kLayer, Keep::all, kExact},
-    {Where::mixed, 2, kPlain, kLayer, Keep::input, kSync},
-    {Where::mixed, 3, kTbb, kBatch, Keep::input, kExact},
+    {Where::host, 1, kPlain, kLayer, Keep::all, kExact, 3},
+    {Where::host, 2, kPlain, kBatch, Keep::input, kSync, 0},
+    {Where::host, 3, kTbb, kBatch, Keep::input, kExact, 2},
+    {Where::mixed, 1, kPlain, kBatch, Keep::input, kSync, 2},
+    {Where::mixed, 2, kTbb, kBatch, Keep::all, kExact, 3},
+    {Where::mixed, 3, kPlain, kLayer, Keep::all, kSync, 0},
+    {Where::device, 1, kTbb, kLayer, Keep::input, kExact, 0},
+    {Where::device, 2, kPlain, kLayer, Keep::all, kSync, 2},
+    {Where::device, 3, kTbb, kBatch, Keep::input, kSync, 3},
 };
 
 template <class A, class B>
@@ -66,6 +67,12 @@ TEST(Identity, TableCoversEveryPair) {
   expect_all_pairs(&Way::schedule, &Way::pool, 4, "schedule, pool");
   expect_all_pairs(&Way::schedule, &Way::order, 4, "schedule, order");
   expect_all_pairs(&Way::schedule, &Way::keep, 4, "schedule, keep");
+  expect_all_pairs(&Way::window, &Way::where, 9, "window, where");
+  expect_all_pairs(&Way::window, &Way::threads, 9, "window, threads");
+  expect_all_pairs(&Way::window, &Way::pool, 6, "window, pool");
+  expect_all_pairs(&Way::window, &Way::order, 6, "window, order");
+  expect_all_pairs(&Way::window, &Way::keep, 6, "window, keep");
+  expect_all_pairs(&Way::window, &Way::schedule, 6, "window, schedule");
 }
 
 /// What decides the numbers.
@@ -78,6 +85,7 @@ struct Sum {
 EngineOptions options_of(const Sum& sum) {
   EngineOptions options;
   options.arch = testing::tiny_arch(sum.tied);
+  options.arch.layers = 4;  // more than a window has
   options.dtype = sum.dtype;
   options.micro_batches = sum.micro_batches;
   options.micro_batch = sum.micro_batches == 1 ? 2 : 1;
@@ -99,6 +107,7 @@ EngineOptions options_of(EngineOptions options, const Way& way) {
   options.order = way.order;
   options.keep = way.keep;
   options.policy.schedule = way.schedule;
+  options.window = way.window;
   return options;
 }
 

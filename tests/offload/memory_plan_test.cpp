@@ -51,7 +51,7 @@ std::vector<EngineOptions> setups() {
     for (const Where where : {Where::host, Where::device, Where::mixed})
       for (const bool tied : {false, true}) {
         EngineOptions options;
-        const size_t i = all.size();
+        const size_t i = all.size() / 2;  // each of them resident and streamed
         options.arch = testing::tiny_arch(tied);
         options.dtype = dtype;
         options.where = where;
@@ -67,6 +67,9 @@ std::vector<EngineOptions> setups() {
         options.policy.warmup_steps = 2;
         options.prediction = 1;
         vary_states(options, i);
+        all.push_back(options);
+        options.window = i % 2 == 0 ? 2 : 3;
+        options.arch.layers = 5;
         all.push_back(options);
       }
   return all;
@@ -156,6 +159,26 @@ TEST(Memory, AHandWorkedPlan) {
   EXPECT_EQ(plan.host.at("slots"), all * 2 * 2);
   EXPECT_EQ(plan.pinned_bytes(), all * 2 * 2 + batches + scalars + tables);
   EXPECT_EQ(plan.host_bytes(), all * 16 + batches + scalars + tables);  // 16 per parameter: delayed, fp32
+}
+
+/// Streamed: a window of layers and one vocabulary matrix instead of all of them; what is frozen waits on the
+/// host.
+TEST(Memory, AHandWorkedWindow) {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  options.arch.layers = 7;
+  options.window = 3;
+  options.freeze = {"*layers.1.mlp*", "lm_head.weight"};
+  const ParamTable table(options.arch, {}, options.freeze);
+  const size_t vocab = 256 * 64, mlp = 3 * 128 * 64, layer = 2 * 64 * 64 + 2 * 32 * 64 + mlp + 2 * 64;
+  const MemoryPlan plan = plan_memory(setup_of(options, table), table);
+  EXPECT_EQ(plan.device.at("weights"), (3 * layer + vocab + 64) * 2);
+  EXPECT_EQ(plan.host.at("weights"), (mlp + vocab) * 2);
+  EXPECT_EQ(plan.host.at("slots"), (vocab + 7 * layer - mlp + 64) * 2);
+  options.where = Where::mixed;  // embedding, layers 1, 3, 5 and the head stream; the other four layers stay
+  const MemoryPlan mixed = plan_memory(setup_of(options, table), table);
+  EXPECT_EQ(mixed.device.at("weights"), (4 * layer + 3 * layer + vocab + 64) * 2);
+  EXPECT_EQ(mixed.host.at("weights"), (mlp + vocab) * 2);
 }
 
 /// What synchronous needs less: the second slot.

@@ -61,7 +61,7 @@ TEST(MemoryRecording, AStepsTransfersAndUpdatesAreThoseOfItsBlocks) {
     EXPECT_EQ(down.written, kParameters * 2 + scalars);
     EXPECT_EQ(up.count, blocks);
     EXPECT_EQ(up.written, kParameters * 2);
-    EXPECT_EQ(sum_of(recorded, "h2d_fetch", "copy h2d").written, tokens);
+    EXPECT_EQ(sum_of(recorded, "h2d_batch", "copy h2d").written, tokens);
     const Sum adam = sum_of(recorded, "optimizer", "adam ");
     EXPECT_EQ(adam.count, blocks);
     EXPECT_EQ(adam.written, kParameters * (12 + 2));  // fp32 master and moments; the slot
