@@ -16,10 +16,12 @@ struct Stage {
   const char* name;
   Where where;  ///< the optimizer's place
   FaultPlan plan;
+  Keep keep = Keep::input;
 };
 
 /// With a delay, each in a step whose predecessor's update is still under way (lag 1 from step 1 on). A
-/// layer's forward and backward have several kernels of the name, so `after` picks a step only roughly.
+/// layer's forward and backward have several kernels of the name, so `after` picks a step only roughly. One
+/// input of two travels.
 const std::vector<Stage>& stages() {
   using enum Fault;
   static const std::vector<Stage> stages{
@@ -49,6 +51,10 @@ const std::vector<Stage>& stages() {
       {"EnqueueOptimizer", Where::host, {at_enqueue, "/adam layer 0", 2, {}}},
       {"Evaluation", Where::host, {in_operation, "compute/evaluate layer 1/", 3, {}}},
       {"EvaluationsLoss", Where::device, {in_operation, "compute/evaluate head/softmax", 0, {}}},
+      {"InputToTheHost", Where::host, {in_operation, "d2h_act//copy", 2, {}}, Keep::input_offloaded},
+      {"InputFromTheHost", Where::device, {in_operation, "h2d_act//copy", 2, {}}, Keep::input_offloaded},
+      {"EnqueueInputToTheHost", Where::host, {at_enqueue, "d2h_act//copy", 2, {}}, Keep::input_offloaded},
+      {"EnqueueInputFromTheHost", Where::host, {at_enqueue, "h2d_act//copy", 2, {}}, Keep::input_offloaded},
       {"LoadingWeights", Where::host, {in_operation, "h2d_upload//copy", 1, {}}},
       {"ReadingACheckpoint", Where::device, {in_operation, "", 0, {}}},  // planted when it is read
   };
@@ -82,6 +88,7 @@ EngineOptions options_for(const Stage& stage, const Overlap& overlap) {
   EngineOptions options;
   options.dtype = DType::bf16;
   options.where = stage.where;
+  options.keep = stage.keep;
   options.policy = {.schedule = overlap.schedule, .warmup_steps = 1};
   options.on_nonfinite = overlap.on_nonfinite;
   options.prediction = 1;
