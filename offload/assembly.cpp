@@ -86,6 +86,18 @@ Schedule schedule_named(Config::OffloadOptimizer::Schedule name) {
   return Schedule::synchronous;
 }
 
+Keep keep_of(Config::ActivationPolicy policy) {
+  switch (policy) {
+    case Config::ActivationPolicy::keep:
+      return Keep::all;
+    case Config::ActivationPolicy::recompute:
+      return Keep::input;
+    case Config::ActivationPolicy::recompute_offload:
+      return Keep::input_offloaded;
+  }
+  return Keep::input;
+}
+
 PolicyOptions policy_of(const Config& config) {
   PolicyOptions policy;
   policy.schedule = schedule_named(config.offload_optimizer.schedule);
@@ -233,7 +245,7 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.micro_batches = config.accumulation_steps;
   setup.order =
       config.train.order == Config::Train::Order::layer_major ? Order::layer_major : Order::micro_batch_major;
-  setup.keep = config.activation_policy == Config::ActivationPolicy::keep ? Keep::all : Keep::input;
+  setup.keep = keep_of(config.activation_policy);
   setup.policy = policy_of(config);
   const bool predict = config.offload_optimizer.correction == Config::OffloadOptimizer::Correction::predict;
   setup.prediction = predict ? static_cast<float>(config.offload_optimizer.prediction) : 0.0f;

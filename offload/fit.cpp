@@ -22,7 +22,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 // 128 while it is aligned) and its stack; OpenBLAS's buffer of a thread that multiplies. Without room for the
 // last OpenBLAS 0.3.21 tries again for ever.
 constexpr size_t kThreadSpace = (128 + 8) * kMiB, kProductSpace = 128 * kMiB;
-constexpr size_t kStreams = 6;         // threads of the host device's streams and lane
+constexpr size_t kStreams = 9;         // at most: threads of the host device's streams and lane
 constexpr size_t kDeviceMappings = 2;  // of each byte of the host device's memory
 
 size_t resident_bytes() {
@@ -62,8 +62,14 @@ std::string shortfall(const Machine& machine, const TrainSetup& setup, const Par
 using Knob = std::optional<std::string> (*)(TrainSetup&);
 
 std::optional<std::string> recompute(TrainSetup& setup) {
-  if (std::exchange(setup.keep, Keep::input) == Keep::input) return {};
+  if (setup.keep != Keep::all) return {};
+  setup.keep = Keep::input;
   return "activation_checkpointing.policy: \"recompute\"";
+}
+
+std::optional<std::string> recompute_offload(TrainSetup& setup) {
+  if (std::exchange(setup.keep, Keep::input_offloaded) == Keep::input_offloaded) return {};
+  return "activation_checkpointing.policy: \"recompute_offload\"";
 }
 
 std::optional<std::string> offload(TrainSetup& setup) {
@@ -105,9 +111,8 @@ std::optional<std::string> compact_moments(TrainSetup& setup) {
 }
 
 /// In the order in which they are offered: what costs least first.
-constexpr Knob kKnobs[] = {recompute,           offload,        one_micro_batch_at_a_time,
-                           smaller_micro_batch, stream_weights, no_delay,
-                           compact_moments};
+constexpr Knob kKnobs[] = {recompute,           offload,        recompute_offload, one_micro_batch_at_a_time,
+                           smaller_micro_batch, stream_weights, no_delay,          compact_moments};
 
 bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& table) {
   const MemoryPlan one = plan_memory(a, table), other = plan_memory(b, table);
@@ -117,14 +122,19 @@ bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& tabl
 
 /// All knobs that help, one after the other, until the setup fits.
 std::optional<std::string> knobs_together(const Machine& machine, TrainSetup setup, const ParamTable& table) {
-  std::string text;
+  std::vector<std::string> all;
   for (const Knob knob : kKnobs) {
     TrainSetup turned = setup;
     const std::optional<std::string> says = knob(turned);
     if (!says || !needs_less(turned, setup, table)) continue;
     setup = std::move(turned);
-    text += (text.empty() ? "" : "; ") + *says;
-    if (shortfall(machine, setup, table).empty()) return text;
+    const std::string_view key = std::string_view(*says).substr(0, says->find(':'));
+    std::erase_if(all, [&](const std::string& earlier) { return earlier.starts_with(key); });
+    all.push_back(*says);
+    if (!shortfall(machine, setup, table).empty()) continue;
+    std::string text;
+    for (const std::string& one : all) text += (text.empty() ? "" : "; ") + one;
+    return text;
   }
   return {};
 }

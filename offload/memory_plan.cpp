@@ -15,8 +15,8 @@ size_t sum(const ScopeBytes& scopes) {
 }
 
 bool is_pinned(const std::string& scope) {
-  return scope == "slots" || scope == "weights" || scope == "batches" || scope == "scalars" ||
-         scope == "tables";
+  return scope == "slots" || scope == "weights" || scope == "activations" || scope == "batches" ||
+         scope == "scalars" || scope == "tables";
 }
 
 /// Scopes without bytes are not allocated, so they are not counted.
@@ -116,6 +116,14 @@ int64_t scalars_per_step(const TrainSetup& setup, const ParamTable& table) {
   return 2 * table.block_count() + setup.micro_batches;
 }
 
+size_t offloaded_input_bytes(const TrainSetup& setup, const ParamTable& table) {
+  if (setup.keep != Keep::input_offloaded) return 0;
+  const Window window{setup.micro_batch, setup.length, setup.group()};
+  return static_cast<size_t>(offloaded_inputs(setup.arch, table, window) * setup.tokens_per_micro_batch() *
+                             setup.arch.hidden) *
+         size_of(setup.dtype);
+}
+
 MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   const size_t element = size_of(setup.dtype);
   const PlaneBytes planes = plane_elements(setup, table);
@@ -143,6 +151,7 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
       plane_bytes(states, StatePlane::scale1, planes.host_elements);
   plan.host["weights"] = static_cast<size_t>(weights.frozen) * element;
   plan.host["slots"] = host * element * static_cast<size_t>(setup.slots());
+  plan.host["activations"] = offloaded_input_bytes(setup, table);
   plan.device["batches"] = plan.host["batches"] = batches;
   plan.device["scalars"] = plan.host["scalars"] = scalars;
   plan.device["tables"] = plan.host["tables"] = tables;

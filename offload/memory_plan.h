@@ -15,7 +15,8 @@ using ScopeBytes = std::map<std::string, size_t>;
 
 struct MemoryPlan {
   ScopeBytes device;  ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
-  ScopeBytes host;  ///< master, exp_avg, exp_avg_sq, and the pinned: slots, weights, batches, scalars, tables
+  ScopeBytes host;    ///< master, exp_avg, exp_avg_sq, and the pinned: slots, weights, activations, batches,
+                    ///< scalars, tables
   size_t staging = 0;  ///< of the host, pinned; held only while planes are loaded, saved or rounded
   [[nodiscard]] size_t device_bytes() const;
   [[nodiscard]] size_t host_bytes() const;
@@ -32,6 +33,8 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table);
 size_t staging_bytes(const TrainSetup& setup, const ParamTable& table);
 /// Elements of a frozen parameter that are loaded at once; 0 where nothing is frozen.
 int64_t frozen_piece(const ParamTable& table);
+/// Bytes of the inputs of layers that wait on the host for backward; 0 unless setup.keep says so.
+size_t offloaded_input_bytes(const TrainSetup& setup, const ParamTable& table);
 struct PlaneBytes {
   int64_t host_elements = 0, device_elements = 0;  ///< trained ones of all blocks of either placement
 };

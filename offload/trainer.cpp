@@ -8,6 +8,7 @@
 #include "cpu_adam/host_reduce.h"
 #include "offload/grad_stream.h"
 #include "offload/guarded.h"
+#include "offload/host_activations.h"
 #include "offload/param_store.h"
 #include "offload/slots.h"
 #include "offload/update_ring.h"
@@ -97,6 +98,9 @@ class Trainer::Impl {
         policy_(setup.policy, start.policy),
         slots_(states_.slots()),
         arena_(device, device.allocate(plan_.device.at("activations"), "activations"), *compute_),
+        inputs_(setup.keep == Keep::input_offloaded
+                    ? std::make_unique<HostActivations>(setup_, table, device, host)
+                    : nullptr),
         grads_(setup_, table, device, slots_, *d2h_,
                [this](BlockId block, const Fence& landed) { optimizer_->landed(block, landed); }),
         model_(setup.arch, table, device, host, setup.dtype, setup.length, *compute_),
@@ -173,7 +177,8 @@ class Trainer::Impl {
     for (int64_t g = 0; g < setup_.groups(); ++g) {
       const auto group = std::span(batches).subspan(static_cast<size_t>(g * setup_.group()),
                                                     static_cast<size_t>(setup_.group()));
-      Activations kept = model_.forward(group, version, setup_.keep, *source_, arena_, *compute_);
+      Activations kept =
+          model_.forward(group, version, setup_.keep, *source_, arena_, *compute_, inputs_.get());
       model_.backward(group, std::move(kept), version, grad_scale, *source_, grads_, *compute_,
                       losses.flat(g * setup_.group(), setup_.group()));
     }
@@ -192,8 +197,9 @@ class Trainer::Impl {
     report.adam_seconds = work.seconds - reported_.seconds;
     report.adam_parameters = work.parameters - reported_.parameters;
     reported_ = work;
-    report.d2h_bytes = grads_.bytes_per_step() + scalar_set(scalars_.device).bytes();
-    report.h2d_bytes = flight.h2d_bytes;
+    const size_t inputs = inputs_ ? inputs_->bytes_per_step() : 0;  // down in forward, up in backward
+    report.d2h_bytes = grads_.bytes_per_step() + scalar_set(scalars_.device).bytes() + inputs;
+    report.h2d_bytes = flight.h2d_bytes + inputs;
     return report;
   }
 
@@ -428,6 +434,7 @@ class Trainer::Impl {
   StepPolicy policy_;
   Slots slots_;
   Arena arena_;
+  std::unique_ptr<HostActivations> inputs_;
   GradStream grads_;
   Model model_;
   std::unique_ptr<UpdateRing> ring_;

@@ -60,4 +60,16 @@ class GradSink {
   virtual void close(BlockId block, Stream& stream) = 0;
 };
 
+/// Where inputs of layers wait for backward when they don't stay on the device. Its places are numbered from
+/// 0; forward sends to each of them once, then backward fetches once from each.
+class ActivationStore {
+ public:
+  virtual ~ActivationStore() = default;
+  /// Copies x to the place, as the stream's work so far leaves it. Once the fence has passed nothing reads x.
+  [[nodiscard]] virtual Fence send(int64_t place, Tensor x, Stream& stream) = 0;
+  /// Copies the place back to x, which nobody uses once the stream's work so far has passed. x is there once
+  /// the fence has passed.
+  [[nodiscard]] virtual Fence fetch(int64_t place, Tensor x, Stream& stream) = 0;
+};
+
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/model/block.h"
+#include "core/model/block_inputs.h"
 #include "core/run/scratch.h"
 
 namespace tandem {
@@ -38,12 +39,17 @@ ModelBytes model_bytes(const Arch& arch, DType dtype, const Window& window, Keep
   const size_t layer = LayerActivations::bytes(shape);
   const bool kept = keep == Keep::all;
   ModelBytes bytes;
-  bytes.block_inputs =
-      static_cast<size_t>(window.group * (arch.layers + 2)) * rounded(shape.tokens() * arch.hidden, dtype);
+  bytes.block_inputs = static_cast<size_t>(BlockInputs::most_in_arena(arch.layers, window.group,
+                                                                      keep == Keep::input_offloaded)) *
+                       rounded(shape.tokens() * arch.hidden, dtype);
   bytes.kept = kept ? static_cast<size_t>(window.group * arch.layers) * layer : 0;
   bytes.scratch = std::max(LayerGradients::bytes(shape) + (kept ? 0 : layer),
                            head_bytes(arch, dtype, shape.tokens(), true));
   return bytes;
+}
+
+int64_t offloaded_inputs(const Arch& arch, const ParamTable& table, const Window& window) {
+  return BlockInputs::places({arch.layers, window.group, table});
 }
 
 ModelBytes model_eval_bytes(const Arch& arch, DType dtype, const Window& window) {
@@ -55,9 +61,9 @@ ModelBytes model_eval_bytes(const Arch& arch, DType dtype, const Window& window)
 }
 
 struct Activations::Parts {
-  ArenaTensor scratch;                           // of one phase at a time
-  std::vector<ArenaTensor> gradients;            // [m]: what runs back through the blocks
-  std::vector<std::vector<ArenaTensor>> inputs;  // [block 0..L][m]: output of block b = input of block b + 1
+  ArenaTensor scratch;                                // of one phase at a time
+  std::optional<BlockInputs> inputs;                  // of layers 0..L-1 and the head
+  std::vector<ArenaTensor> gradients;                 // [m]: what runs back through the blocks
   std::vector<std::vector<ArenaTensor>> kept_memory;  // [layer][m], Keep::all only
   std::vector<std::vector<LayerActivations>> kept;    // views into kept_memory
 };
@@ -76,20 +82,23 @@ class Model::Impl {
   }
 
   Activations forward(std::span<const Batch> group, int64_t version, Keep keep, ParamSource& source,
-                      Arena& arena, Stream& s) {
+                      Arena& arena, Stream& s, ActivationStore* store) {
+    ASSERT((keep == Keep::input_offloaded) == (store != nullptr), "a store and a policy that don't agree");
     Activations activations;
     Activations::Parts& parts = *activations.parts_;
     const LayerShape shape = shape_of(group);
     const Window window{shape.batch, shape.length, static_cast<int64_t>(group.size())};
     parts.scratch = bytes(arena, model_bytes(arch_, dtype_, window, keep).scratch);
-    for (size_t m = 0; m < group.size(); ++m) parts.gradients.push_back(hidden(arena, shape));
-    parts.inputs.resize(static_cast<size_t>(arch_.layers) + 1);
+    parts.inputs.emplace(InputRange(arch_.layers, window.group, table_), shape, arena, s, store);
+    BlockInputs& x = *parts.inputs;
     s.range("forward embedding");
     {
       const Lease lease = source.acquire(0, version, Pass::forward, s);
       source.prefetch(1, Pass::forward);
-      for (const Batch& batch : group)
-        look_up(parts.inputs[0].emplace_back(hidden(arena, shape)), lease.weights(), batch, s);
+      for (size_t m = 0; m < group.size(); ++m) {
+        look_up(x.make(0, m), lease.weights(), group[m], s);
+        x.made(0, m);
+      }
     }
     for (int64_t layer = 0; layer < arch_.layers; ++layer) {
       const size_t l = static_cast<size_t>(layer);
@@ -100,11 +109,13 @@ class Model::Impl {
       const LayerParams weights(table_, block, lease.weights());
       if (keep == Keep::all) parts.kept.emplace_back(), parts.kept_memory.emplace_back();
       for (size_t m = 0; m < group.size(); ++m) {
-        const Tensor y = parts.inputs[l + 1].emplace_back(hidden(arena, shape));
+        const Tensor y = x.make(layer + 1, m);
         if (keep == Keep::all) parts.kept_memory[l].push_back(bytes(arena, LayerActivations::bytes(shape)));
         Scratch scratch(device_, s, keep == Keep::all ? parts.kept_memory[l][m] : parts.scratch);
         LayerActivations a(shape, scratch);
-        layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_, weights, a, y, parts.inputs[l][m]);
+        layer_forward(ops_, s, shape.of_layer(arch_, layer), rotary_, weights, a, y, x.get(layer, m));
+        x.made(layer + 1, m);
+        x.passed(layer, m);
         if (keep == Keep::all) parts.kept[l].push_back(a);
       }
     }
@@ -114,11 +125,9 @@ class Model::Impl {
   void backward(std::span<const Batch> group, Activations activations, int64_t version, float grad_scale,
                 ParamSource& source, GradSink& sink, Stream& s, Tensor losses) {
     Activations::Parts& parts = *activations.parts_;
-    const LayerShape shape = shape_of(group);
-    const Inputs& d = parts.gradients;
+    const std::vector<ArenaTensor>& d = parts.gradients;
     head_backward(group, parts, version, grad_scale, source, sink, s, losses);
-    parts.inputs.pop_back();
-    layers_backward(shape, parts, version, source, sink, s);
+    layers_backward(shape_of(group), parts, version, source, sink, s);
     if (table_.block(0).trained == 0) return;
     s.range("backward embedding");
     const Tensor grads = sink.open(0, s);
@@ -155,8 +164,6 @@ class Model::Impl {
   }
 
  private:
-  using Inputs = std::vector<ArenaTensor>;
-
   [[nodiscard]] LayerShape shape_of(std::span<const Batch> group) const {
     ASSERT(!group.empty(), "a group without micro-batches");
     const LayerShape shape(arch_, dtype_, group[0].tokens.dim(0), group[0].tokens.dim(1));
@@ -248,7 +255,6 @@ class Model::Impl {
 
   void head_backward(std::span<const Batch> group, Activations::Parts& parts, int64_t version,
                      float grad_scale, ParamSource& source, GradSink& sink, Stream& s, Tensor losses) {
-    const Inputs &x = parts.inputs.back(), &d = parts.gradients;
     s.range("head");
     const LayerShape shape = shape_of(group);
     Head head = lease_head(version, Pass::backward, source, s);
@@ -260,13 +266,15 @@ class Model::Impl {
     const Tensor dweight = head_matrix(tied_grads, own_grads);
     const int64_t n = shape.tokens(), rows = std::min(n, head_chunk_rows(arch_));
     for (size_t m = 0; m < group.size(); ++m) {
+      const Tensor x = parts.inputs->read(arch_.layers, m),
+                   d = parts.gradients.emplace_back(parts.inputs->take());
       Scratch scratch(device_, s, parts.scratch);
       const Tensor normed = scratch.take(dtype_, {n, arch_.hidden});
       const NormStatistics stats(arch_.layer_norm, n, scratch);
       const Tensor dnormed = scratch.take(dtype_, {n, arch_.hidden});
       const Tensor logits = scratch.take(DType::f32, {rows, arch_.vocab});
       const Tensor dlogits = dtype_ == DType::f32 ? logits : scratch.take(dtype_, {rows, arch_.vocab});
-      norm_forward(ops_, s, normed, stats, x[m], head.norm, shape.eps);
+      norm_forward(ops_, s, normed, stats, x, head.norm, shape.eps);
       for (int64_t begin = 0; begin < n; begin += rows) {
         const int64_t count = std::min(rows, n - begin);
         const Tensor chunk = logits.rows(0, count), dchunk = dlogits.rows(0, count),
@@ -277,7 +285,8 @@ class Model::Impl {
         ops_.linear_backward_input(s, dnormed.rows(begin, count), dchunk, head.weight);
         if (!dweight.empty()) ops_.linear_backward_weight(s, dweight, dchunk, in);
       }
-      norm_backward(ops_, s, d[m], dnorm, Tensor{}, dnormed, x[m], head.norm, stats);
+      norm_backward(ops_, s, d, dnorm, Tensor{}, dnormed, x, head.norm, stats);
+      parts.inputs->drop(arch_.layers, m);
     }
     head.own.release();
     head.tied.release();
@@ -287,9 +296,9 @@ class Model::Impl {
 
   void layers_backward(const LayerShape& any_layer, Activations::Parts& parts, int64_t version,
                        ParamSource& source, GradSink& sink, Stream& s) {
-    const Inputs& d = parts.gradients;
+    const std::vector<ArenaTensor>& d = parts.gradients;
     const bool kept = !parts.kept.empty();
-    for (int64_t layer = arch_.layers - 1; layer >= 0 && layer + 1 >= table_.first_trained(); --layer) {
+    for (int64_t layer = arch_.layers - 1; layer >= parts.inputs->first(); --layer) {
       const auto block = static_cast<BlockId>(layer + 1);
       const LayerShape shape = any_layer.of_layer(arch_, layer);
       s.range(fmt::format("backward layer {}", layer));
@@ -299,7 +308,7 @@ class Model::Impl {
       const LayerParams grads(table_, block, open(block, sink, s));
       for (size_t m = 0; m < d.size(); ++m) {
         Scratch scratch(device_, s, parts.scratch);
-        const Tensor x = parts.inputs.back()[m];
+        const Tensor x = parts.inputs->read(layer, m);
         std::optional<LayerActivations> again;
         if (!kept) {
           again.emplace(shape, scratch);
@@ -308,10 +317,10 @@ class Model::Impl {
         LayerGradients g(shape, scratch);
         layer_backward(ops_, s, shape, rotary_, weights, grads, kept ? parts.kept.back()[m] : *again, g, d[m],
                        x);
+        parts.inputs->drop(layer, m);
       }
       lease.release();
       close(block, sink, s);
-      parts.inputs.pop_back();
       if (kept) parts.kept.pop_back(), parts.kept_memory.pop_back();
     }
   }
@@ -361,8 +370,8 @@ size_t Model::table_bytes(const Arch& arch, int64_t length) {
 }
 
 Activations Model::forward(std::span<const Batch> group, int64_t version, Keep keep, ParamSource& source,
-                           Arena& arena, Stream& stream) {
-  return impl_->forward(group, version, keep, source, arena, stream);
+                           Arena& arena, Stream& stream, ActivationStore* store) {
+  return impl_->forward(group, version, keep, source, arena, stream, store);
 }
 
 void Model::backward(std::span<const Batch> group, Activations activations, int64_t version, float grad_scale,

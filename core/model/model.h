@@ -22,8 +22,9 @@ struct Batch {
 
 /// What is kept of a layer between forward and backward.
 enum class Keep : uint8_t {
-  all,    ///< everything that backward reads
-  input,  ///< the layer's input only; the rest is computed again, bit for bit, in backward
+  all,              ///< everything that backward reads
+  input,            ///< the layer's input only; the rest is computed again, bit for bit, in backward
+  input_offloaded,  ///< the same, the inputs being elsewhere until shortly before they are needed
 };
 
 /// The shape of a micro-batch and how many run through a block before the next block.
@@ -36,12 +37,15 @@ struct Window {
 /// agree.
 struct ModelBytes {
   size_t block_inputs =
-      0;  ///< inputs of all blocks and all micro-batches of a group, and the gradients that run back
+      0;               ///< inputs of blocks, of all micro-batches of a group, and the gradients that run back
   size_t kept = 0;     ///< of the layers, with Keep::all
   size_t scratch = 0;  ///< the largest phase: layer forward, layer backward, or a chunk of the head
   [[nodiscard]] size_t total() const { return block_inputs + kept + scratch; }
 };
 ModelBytes model_bytes(const Arch& arch, DType dtype, const Window& window, Keep keep);
+/// Places that an ActivationStore needs, each of B*T*H elements: one for every input that backward reads, but
+/// for those that are still on the device when it begins.
+int64_t offloaded_inputs(const Arch& arch, const ParamTable& table, const Window& window);
 /// The same for evaluation of one micro-batch at a time.
 ModelBytes model_eval_bytes(const Arch& arch, DType dtype, const Window& window);
 /// Rows of the head that are computed at once: by vocabulary alone, so that about 64 MiB of fp32 logits are
@@ -74,9 +78,11 @@ class Model {
   /// Bytes of the rotary tables (none where positions are learned), on the device and (pinned) on the host.
   static size_t table_bytes(const Arch& arch, int64_t length);
 
-  /// Up to the input of the head. The arena must have model_bytes().
+  /// Up to the input of the head. The arena must have model_bytes(). store: with Keep::input_offloaded, and
+  /// only then; as the arena, it must outlive the backward of the group.
   [[nodiscard]] Activations forward(std::span<const Batch> group, int64_t version, Keep keep,
-                                    ParamSource& source, Arena& arena, Stream& stream);
+                                    ParamSource& source, Arena& arena, Stream& stream,
+                                    ActivationStore* store = nullptr);
   /// Head and loss, then back to the first block that is trained. losses[m] += the sum of the trained tokens'
   /// losses of micro-batch m; gradients are those of grad_scale times that sum.  losses: [group] f64 on the
   /// device, zeroed by the caller.

@@ -92,7 +92,7 @@ struct Config {
     int64_t max_skipped_in_a_row = 0;
   } train;
 
-  enum class ActivationPolicy : uint8_t { keep, recompute };
+  enum class ActivationPolicy : uint8_t { keep, recompute, recompute_offload };
   ActivationPolicy activation_policy = ActivationPolicy::recompute;
 
   struct Model {

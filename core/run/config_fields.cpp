@@ -221,9 +221,10 @@ std::vector<Field> train_fields() {
        .later = true, .without_effect = "0",
        .meaning = "a step that takes longer ends the run; 0 = off"},
       {.key = "activation_checkpointing.policy", .kind = Kind::choice, .fallback = "\"recompute\"",
-       .choices = {"keep", "recompute"}, .later_choices = {"recompute_offload", "auto"},
+       .choices = {"keep", "recompute", "recompute_offload"}, .later_choices = {"auto"},
        .slot = MEMBER(activation_policy),
-       .meaning = "keep a block's activations for its backward, or compute them again"},
+       .meaning = "keep a layer's activations for its backward, or compute them again from its input, which "
+                  "stays on the device or waits in pinned memory of the host"},
       {.key = "activation_checkpointing.keep_blocks", .kind = Kind::integer, .fallback = "0",
        .range = at_least(0), .later = true,
        .meaning = "the last so many blocks keep their activations whatever the policy"},

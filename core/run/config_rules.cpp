@@ -182,7 +182,7 @@ void resolve_stage(Reading& reading) {
   }
 }
 
-void check_activations(Reading& reading) {
+void resolve_activations(Reading& reading) {
   constexpr std::string_view kCpu = "activation_checkpointing.cpu_checkpointing",
                              kPolicy = "activation_checkpointing.policy";
   if (!reading.is_true(kCpu)) return;
@@ -191,9 +191,7 @@ void check_activations(Reading& reading) {
     return reading.fail(kCpu,
                         fmt::format("{} true contradicts {} {}", kCpu, kPolicy, json::describe(*policy)),
                         fmt::format("leave out {}", kCpu));
-  reading.fail(kCpu,
-               fmt::format("{} true means policy \"recompute_offload\", which is not supported yet", kCpu),
-               "false, with policy \"recompute\"");
+  reading.config.activation_policy = Config::ActivationPolicy::recompute_offload;
 }
 
 /// One of two keys must be given.
@@ -281,7 +279,7 @@ void apply_rules(Reading& reading) {
   note_unread_schedule_keys(reading);
   resolve_offload(reading);
   resolve_stage(reading);
-  check_activations(reading);
+  resolve_activations(reading);
   exactly_one(reading, "train.steps", "train.epochs");
   check_keep_best(reading);
   check_device(reading);

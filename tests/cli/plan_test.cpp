@@ -76,6 +76,7 @@ TEST(MemoryPlanProgram, ARunTakesWhatItSaysToTheByte) {
        {"activation_checkpointing.policy", "\"keep\""}},
       {{"zero_optimization", R"({"offload_optimizer": {"device": "none"}})"},
        {"train.order", "\"micro_batch_major\""}},
+      {{"gradient_accumulation_steps", "3"}, {"activation_checkpointing.policy", "\"recompute_offload\""}},
       {{"zero_optimization.offload_optimizer.moment_format", "\"int8\""},
        {"zero_optimization.offload_optimizer.master_format", "\"split\""},
        {"model.freeze", R"(["*embed*"])"}},

@@ -81,6 +81,15 @@ ChaosSetup delayed_device() {
   return {"DelayedDeviceUntied", options, 5};
 }
 
+/// Three layers, so that what is sent away in forward, what lies in between and what stays all differ.
+ChaosSetup offloaded_inputs(const char* name, int64_t micro_batches, Order order, PolicyOptions policy) {
+  EngineOptions options = engine(false, DType::bf16, Where::host, micro_batches, policy);
+  options.arch.layers = 3;
+  options.order = order;
+  options.keep = Keep::input_offloaded;
+  return {name, options, 5};
+}
+
 ChaosSetup delayed_overflow_mixed() {
   EngineOptions options = engine(false, DType::f16, Where::mixed, 3, delayed(tight_loss_scale(DType::f16)));
   options.order = Order::micro_batch_major;
@@ -143,6 +152,10 @@ const std::vector<ChaosSetup>& chaos_setups() {
       delayed_host(),
       delayed_one_bucket(),
       delayed_device(),
+      offloaded_inputs("SynchronousOffloadedInputs", 1, Order::layer_major, {}),
+      offloaded_inputs("ExactOffloadedInputs", 2, Order::layer_major, {.schedule = Schedule::exact}),
+      offloaded_inputs("DelayedOffloadedInputs", 3, Order::layer_major, delayed()),
+      offloaded_inputs("DelayedOffloadedInputsByTurns", 2, Order::micro_batch_major, delayed()),
       delayed_overflow_mixed(),
       delayed_overflow_host(),
       streamed_exact(),

@@ -16,11 +16,13 @@ struct Stage {
   const char* name;
   Where where;  ///< the optimizer's place
   FaultPlan plan;
+  Keep keep = Keep::input;
   int window = 0;  ///< of streamed weights; 0: resident
 };
 
 /// With a delay, each in a step whose predecessor's update is still under way (lag 1 from step 1 on). A
-/// layer's forward and backward have several kernels of the name, so `after` picks a step only roughly.
+/// layer's forward and backward have several kernels of the name, so `after` picks a step only roughly. One
+/// input of two travels.
 const std::vector<Stage>& stages() {
   using enum Fault;
   static const std::vector<Stage> stages{
@@ -44,15 +46,23 @@ const std::vector<Stage>& stages() {
       {"EnqueueDeviceAdam", Where::device, {at_enqueue, "device_adam//", 8, {}}},
       {"UploadOfWeights", Where::host, {in_operation, "h2d_upload//copy", 10, {}}},
       {"UploadOnTheDevice", Where::device, {in_operation, "h2d_upload//copy", 10, {}}},
-      {"FetchOfWeights", Where::host, {in_operation, "h2d_fetch/fetch layer 1/copy", 2, {}}, 2},
-      {"EnqueueFetchOfWeights", Where::host, {at_enqueue, "h2d_fetch/fetch layer 0/copy", 4, {}}, 2},
-      {"PublishStreamedWeights", Where::host, {in_operation, "/publish layer 1", 2, {}}, 2},
+      {"FetchOfWeights", Where::host, {in_operation, "h2d_fetch/fetch layer 1/copy", 2, {}}, Keep::input, 2},
+      {"EnqueueFetchOfWeights",
+       Where::host,
+       {at_enqueue, "h2d_fetch/fetch layer 0/copy", 4, {}},
+       Keep::input,
+       2},
+      {"PublishStreamedWeights", Where::host, {in_operation, "/publish layer 1", 2, {}}, Keep::input, 2},
       {"EnqueueUpload", Where::host, {at_enqueue, "h2d_upload//copy", 10, {}}},
       {"EnqueueForward", Where::host, {at_enqueue, "compute/forward layer 0/linear_forward", 8, {}}},
       {"EnqueueBackward", Where::host, {at_enqueue, "compute/backward layer 1/linear_backward_input", 8, {}}},
       {"EnqueueOptimizer", Where::host, {at_enqueue, "/adam layer 0", 2, {}}},
       {"Evaluation", Where::host, {in_operation, "compute/evaluate layer 1/", 3, {}}},
       {"EvaluationsLoss", Where::device, {in_operation, "compute/evaluate head/softmax", 0, {}}},
+      {"InputToTheHost", Where::host, {in_operation, "d2h_act//copy", 2, {}}, Keep::input_offloaded},
+      {"InputFromTheHost", Where::device, {in_operation, "h2d_act//copy", 2, {}}, Keep::input_offloaded},
+      {"EnqueueInputToTheHost", Where::host, {at_enqueue, "d2h_act//copy", 2, {}}, Keep::input_offloaded},
+      {"EnqueueInputFromTheHost", Where::host, {at_enqueue, "h2d_act//copy", 2, {}}, Keep::input_offloaded},
       {"LoadingWeights", Where::host, {in_operation, "h2d_upload//copy", 1, {}}},
       {"ReadingACheckpoint", Where::device, {in_operation, "", 0, {}}},  // planted when it is read
   };
@@ -88,6 +98,7 @@ EngineOptions options_for(const Stage& stage, const Overlap& overlap) {
   options.where = stage.where;
   options.window = stage.window;
   if (stage.window > 0) options.arch.layers = 4;
+  options.keep = stage.keep;
   options.policy = {.schedule = overlap.schedule, .warmup_steps = 1};
   options.on_nonfinite = overlap.on_nonfinite;
   options.prediction = 1;

@@ -48,6 +48,8 @@ struct KnobCase {
 constexpr KnobCase kCases[] = {
     {"activation_checkpointing.policy: \"recompute\"", [](EngineOptions& o) { o.keep = Keep::input; }},
     {"zero_optimization.offload_optimizer.device: \"cpu\"", [](EngineOptions& o) { o.where = Where::host; }},
+    {"activation_checkpointing.policy: \"recompute_offload\"",
+     [](EngineOptions& o) { o.keep = Keep::input_offloaded; }},
     {"train.order: \"micro_batch_major\"", [](EngineOptions& o) { o.order = Order::micro_batch_major; }},
     {"train_micro_batch_size_per_gpu: 1 with gradient_accumulation_steps: 16",
      [](EngineOptions& o) {
@@ -114,6 +116,27 @@ TEST(MemoryFit, OffersKnobsThatHelpOnlyTogether) {
   EXPECT_EQ(knob.value_or("none"),
             "activation_checkpointing.policy: \"recompute\"; "
             "zero_optimization.offload_optimizer.device: \"cpu\"");
+}
+
+/// A later knob that turns the same key takes the place of the earlier one.
+TEST(MemoryFit, OffersOneValueForAKey) {
+  const EngineOptions options = spacious();
+  const ParamTable table(options.arch);
+  EngineOptions all = options;
+  all.keep = Keep::input_offloaded;
+  all.where = Where::host;
+  const auto knob = first_knob(machine_with(device_bytes(all)), setup_of(options, table), table);
+  EXPECT_EQ(knob.value_or("none"),
+            "zero_optimization.offload_optimizer.device: \"cpu\"; "
+            "activation_checkpointing.policy: \"recompute_offload\"");
+}
+
+TEST(MemoryFit, DoesNotOfferToTakeInputsBack) {
+  EngineOptions options;
+  options.keep = Keep::input_offloaded;
+  const ParamTable table(options.arch);
+  const auto knob = first_knob(machine_with(1024), setup_of(options, table), table);
+  EXPECT_TRUE(knob && knob->starts_with("device.memory_limit")) << knob.value_or("none");
 }
 
 TEST(MemoryFit, OffersAHigherLimitLast) {

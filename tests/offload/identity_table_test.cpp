@@ -31,17 +31,19 @@ struct Way {
 };
 constexpr PoolKind kTbb = PoolKind::tbb, kPlain = PoolKind::plain;
 constexpr Order kLayer = Order::layer_major, kBatch = Order::micro_batch_major;
+constexpr Keep kAll = Keep::all, kInput = Keep::input, kAway = Keep::input_offloaded;
 constexpr Schedule kSync = Schedule::synchronous, kExact = Schedule::exact;
 constexpr Way kWays[] = {
-    {Where::host, 1, kPlain, kLayer, Keep::all, kExact, 3},
-    {Where::host, 2, kPlain, kBatch, Keep::input, kSync, 0},
-    {Where::host, 3, kTbb, kBatch, Keep::input, kExact, 2},
-    {Where::mixed, 1, kPlain, kBatch, Keep::input, kSync, 2},
-    {Where::mixed, 2, kTbb, kBatch, Keep::all, kExact, 3},
-    {Where::mixed, 3, kPlain, kLayer, Keep::all, kSync, 0},
-    {Where::device, 1, kTbb, kLayer, Keep::input, kExact, 0},
-    {Where::device, 2, kPlain, kLayer, Keep::all, kSync, 2},
-    {Where::device, 3, kTbb, kBatch, Keep::input, kSync, 3},
+    {Where::host, 1, kPlain, kBatch, kAll, kSync, 3},
+    {Where::host, 1, kTbb, kLayer, kInput, kSync, 2},
+    {Where::host, 2, kTbb, kLayer, kAll, kExact, 3},
+    {Where::host, 3, kTbb, kBatch, kAway, kSync, 0},
+    {Where::mixed, 1, kPlain, kLayer, kAway, kExact, 3},
+    {Where::mixed, 2, kPlain, kBatch, kInput, kSync, 0},
+    {Where::mixed, 3, kTbb, kLayer, kAll, kExact, 2},
+    {Where::device, 1, kTbb, kLayer, kAll, kExact, 0},
+    {Where::device, 2, kPlain, kBatch, kAway, kSync, 2},
+    {Where::device, 3, kPlain, kBatch, kInput, kExact, 3},
 };
 
 template <class A, class B>
@@ -55,23 +57,23 @@ TEST(Identity, TableCoversEveryPair) {
   expect_all_pairs(&Way::where, &Way::threads, 9, "where, threads");
   expect_all_pairs(&Way::where, &Way::pool, 6, "where, pool");
   expect_all_pairs(&Way::where, &Way::order, 6, "where, order");
-  expect_all_pairs(&Way::where, &Way::keep, 6, "where, keep");
+  expect_all_pairs(&Way::where, &Way::keep, 9, "where, keep");
   expect_all_pairs(&Way::threads, &Way::pool, 6, "threads, pool");
   expect_all_pairs(&Way::threads, &Way::order, 6, "threads, order");
-  expect_all_pairs(&Way::threads, &Way::keep, 6, "threads, keep");
+  expect_all_pairs(&Way::threads, &Way::keep, 9, "threads, keep");
   expect_all_pairs(&Way::pool, &Way::order, 4, "pool, order");
-  expect_all_pairs(&Way::pool, &Way::keep, 4, "pool, keep");
-  expect_all_pairs(&Way::order, &Way::keep, 4, "order, keep");
+  expect_all_pairs(&Way::pool, &Way::keep, 6, "pool, keep");
+  expect_all_pairs(&Way::order, &Way::keep, 6, "order, keep");
   expect_all_pairs(&Way::schedule, &Way::where, 6, "schedule, where");
   expect_all_pairs(&Way::schedule, &Way::threads, 6, "schedule, threads");
   expect_all_pairs(&Way::schedule, &Way::pool, 4, "schedule, pool");
   expect_all_pairs(&Way::schedule, &Way::order, 4, "schedule, order");
-  expect_all_pairs(&Way::schedule, &Way::keep, 4, "schedule, keep");
+  expect_all_pairs(&Way::schedule, &Way::keep, 6, "schedule, keep");
   expect_all_pairs(&Way::window, &Way::where, 9, "window, where");
   expect_all_pairs(&Way::window, &Way::threads, 9, "window, threads");
   expect_all_pairs(&Way::window, &Way::pool, 6, "window, pool");
   expect_all_pairs(&Way::window, &Way::order, 6, "window, order");
-  expect_all_pairs(&Way::window, &Way::keep, 6, "window, keep");
+  expect_all_pairs(&Way::window, &Way::keep, 9, "window, keep");
   expect_all_pairs(&Way::window, &Way::schedule, 6, "window, schedule");
 }
 

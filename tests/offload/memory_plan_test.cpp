@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "offload/memory_plan.h"
 #include "offload/step_recording.h"
 #include "tests/offload/engine_rig.h"
@@ -56,7 +58,7 @@ std::vector<EngineOptions> setups() {
         options.dtype = dtype;
         options.where = where;
         options.order = i % 2 == 0 ? Order::layer_major : Order::micro_batch_major;
-        options.keep = i / 2 % 2 == 0 ? Keep::input : Keep::all;
+        options.keep = std::array{Keep::input, Keep::input_offloaded, Keep::all}[i / 2 % 3];
         options.micro_batches = 1 + static_cast<int64_t>(i % 3);
         options.micro_batch = 2;
         options.length = 13;
@@ -179,6 +181,59 @@ TEST(Memory, AHandWorkedWindow) {
   const MemoryPlan mixed = plan_memory(setup_of(options, table), table);
   EXPECT_EQ(mixed.device.at("weights"), (4 * layer + 3 * layer + vocab + 64) * 2);
   EXPECT_EQ(mixed.host.at("weights"), (mlp + vocab) * 2);
+}
+
+/// A policy's plan of the untied tiny model with so many layers, and the bytes of one input of a layer.
+MemoryPlan plan_with(Keep keep, int64_t layers, int64_t micro_batches, Order order = Order::layer_major,
+                     std::vector<std::string> freeze = {}) {
+  EngineOptions options;
+  options.arch.layers = layers;
+  options.dtype = DType::bf16;
+  options.micro_batch = 2;
+  options.length = 13;
+  options.micro_batches = micro_batches;
+  options.order = order;
+  options.keep = keep;
+  options.freeze = std::move(freeze);
+  const ParamTable table(options.arch, {}, options.freeze);
+  return plan_memory(setup_of(options, table), table);
+}
+constexpr size_t kInput = 2 * 13 * 64 * 2;               // B, T, H, bf16
+constexpr size_t kInArena = (kInput + 255) / 256 * 256;  // cuts are of 256 bytes
+
+TEST(Memory, OffloadedInputsTakeAWindowOfTheDeviceAndTheRestOfPinnedMemory) {
+  for (const int64_t m : {1, 2, 5}) {
+    const size_t few = plan_with(Keep::input_offloaded, 3, m).device.at("activations");
+    for (const int64_t layers : {1, 2, 4, 40}) {
+      const MemoryPlan on_device = plan_with(Keep::input, layers, m),
+                       away = plan_with(Keep::input_offloaded, layers, m);
+      const auto n = static_cast<size_t>(layers), k = static_cast<size_t>(m);
+      EXPECT_EQ(away.device.at("activations"), few);
+      // All inputs (of the head, too) and one gradient; or an input of each micro-batch and two more.
+      EXPECT_EQ(on_device.device.at("activations") - few, (k * (n + 1) + 1 - (k + 2)) * kInArena);
+      const size_t sent = (n * k - 1) * kInput;  // all but the one with which backward begins
+      EXPECT_EQ(away.host.contains("activations") ? away.host.at("activations") : 0, sent);
+      EXPECT_EQ(away.pinned_bytes() - on_device.pinned_bytes(), sent);
+      EXPECT_EQ(away.host_bytes() - on_device.host_bytes(), sent);
+    }
+  }
+}
+
+TEST(Memory, OneMicroBatchAtATimeOffloadsTheInputsOfOne) {
+  const MemoryPlan plan = plan_with(Keep::input_offloaded, 4, 5, Order::micro_batch_major);
+  EXPECT_EQ(plan.host.at("activations"), 3 * kInput);
+  EXPECT_EQ(plan.device.at("activations"), plan_with(Keep::input_offloaded, 4, 1).device.at("activations"));
+}
+
+TEST(Memory, InputsThatBackwardDoesNotReadAreNotOffloaded) {
+  const auto host = [](std::vector<std::string> freeze) {
+    const MemoryPlan plan = plan_with(Keep::input_offloaded, 4, 2, Order::layer_major, std::move(freeze));
+    return plan.host.contains("activations") ? plan.host.at("activations") : 0;
+  };
+  EXPECT_EQ(host({"model.embed_tokens.weight"}), 7 * kInput);
+  EXPECT_EQ(host({"model.embed_tokens.weight", "*layers.0.*"}), 5 * kInput);
+  EXPECT_EQ(host({"model.embed_tokens.weight", "*layers.0.*", "*layers.1.*", "*layers.2.*"}), kInput);
+  EXPECT_EQ(host({"model.embed_tokens.weight", "*layers.*"}), 0u);
 }
 
 /// What synchronous needs less: the second slot.

@@ -70,9 +70,29 @@ TEST(MemoryRecording, AStepsTransfersAndUpdatesAreThoseOfItsBlocks) {
   }
 }
 
+/// Each of them once down in forward and once up in backward, the one but all of the last layer's first.
+TEST(MemoryRecording, OffloadedInputsTravelOnceEachWay) {
+  for (const Order order : {Order::layer_major, Order::micro_batch_major}) {
+    EngineOptions options = small(Schedule::exact);
+    options.arch.layers = 5;
+    options.keep = Keep::input_offloaded;
+    options.order = order;
+    const StepRecording recorded = record(options);
+    const int64_t inputs = order == Order::layer_major ? 5 * 3 - 1 : 3 * (5 - 1);
+    const size_t bytes = static_cast<size_t>(inputs) * 2 * 16 * 64 * 2;  // B, T, H, bf16
+    const Sum down = sum_of(recorded, "d2h_act", ""), up = sum_of(recorded, "h2d_act", "");
+    EXPECT_EQ(down.count, inputs);
+    EXPECT_EQ(down.written, bytes);
+    EXPECT_EQ(up.count, inputs);
+    EXPECT_EQ(up.written, bytes);
+    options.keep = Keep::input;
+    EXPECT_EQ(record(options).streams.size() + 2, recorded.streams.size());
+  }
+}
+
 TEST(MemoryRecording, AStepsProductsAreForwardRecomputedAndBackward) {
   const double rows = 3 * 2 * 16;
-  for (const Keep keep : {Keep::input, Keep::all}) {
+  for (const Keep keep : {Keep::input, Keep::input_offloaded, Keep::all}) {
     EngineOptions options = small(Schedule::synchronous);
     options.keep = keep;
     const StepRecording recorded = record(options);
