@@ -28,6 +28,9 @@ struct AdamKind {
   static constexpr Decay decay = kDecay;
   static constexpr bool draws = stochastic(kFormat);
   static constexpr bool beside_weights = row_of(kFormat.master).beside_weights;
+  /// Where one of the two is compact, and little arithmetic: 8 to 20 % by measurement, and nothing elsewhere.
+  static constexpr bool prefetches =
+      moments != MomentFormat::int8 && (master == MasterFormat::fp32) != (moments == MomentFormat::fp32);
   /// False where every plane takes NaN as any other value.
   static constexpr bool asks_for_nan =
       master != MasterFormat::fp32 || moments == MomentFormat::bf16 || !std::is_same_v<Weight, float>;
@@ -77,6 +80,26 @@ class SumLanes {
   static constexpr size_t kSums = 5, kVectors = 16 / Simd::kLanes;
   Value lanes_[kSums][kVectors] = {};
 };
+
+/// Elements that planes are asked for ahead of time.
+constexpr int64_t kPrefetchAhead = 512;
+
+/// Asks for the planes of the block from element `first` on, be it behind the range: mostly, the next range
+/// lies there. Planes of unlike element sizes aren't followed in time by the hardware alone.
+template <class Kind>
+[[gnu::always_inline]] inline void prefetch_block(const AdamRange& r, int64_t first) {
+  constexpr size_t kLine = 64;
+  const auto ask = [&](const void* plane, PlaneShape shape) __attribute__((always_inline)) {
+    const auto bytes = [&](int64_t n) { return shape.bytes * static_cast<size_t>(n / shape.elements); };
+    const auto* block = static_cast<const std::byte*>(plane) + bytes(first);
+    for (size_t at = 0; at < bytes(kDrawBlock); at += kLine) __builtin_prefetch(block + at);
+  };
+  ask(r.master, row_of(Kind::master).plane);
+  ask(r.moment1, row_of(Kind::moments).plane);
+  ask(r.moment2, row_of(Kind::moments).plane);
+  ask(r.grad, {sizeof(typename Kind::Grad), 1});
+  if constexpr (Kind::beside_weights) ask(r.upper_in, {sizeof(uint16_t), 1});
+}
 
 /// The kDrawBlock elements from element `first` of the range; what close_block needs goes into held.
 template <class Kind>
@@ -137,6 +160,7 @@ inline void adam_blocks(const AdamRange& range, const AdamScalars& scalars) {
     last_words = now_words, now_words = next_words, next_words = free;
     std::swap(last, now);
     if constexpr (Kind::draws) draw_block<Simd>(draws, r.draw_block + i / kDrawBlock + 1, *next_words);
+    if constexpr (Kind::prefetches) prefetch_block<Kind>(r, i + kPrefetchAhead);
     const bool sampled = r.sums != nullptr && (r.draw_block + i / kDrawBlock) % kSampledBlocks == 0;
     update_block<Kind>(r, i, constants, *now_words, *now, sampled ? &sums : nullptr);
     if constexpr (kGroups)
