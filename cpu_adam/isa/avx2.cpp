@@ -97,7 +97,7 @@ struct Avx2 : InTwo<Eight> {
   static void store_words(uint16_t* to, Word x) { keep(to, sixteen_halves(x.x.low, x.x.high)); }
   static void stream_words(uint16_t* to, Word x) { stream(to, sixteen_halves(x.x.low, x.x.high)); }
   static void store_words(uint8_t* to, Word x) {
-    const __m256i first = _mm256_setr_epi32(0x0C080400, -1, -1, -1, 0x0C080400, -1, -1, -1);
+    const __m256i first = _mm256_setr_epi32(0x0C080400, -1, -1, -1, 0x0C080400, -1, -1, -1);  // bytes
     const __m256i fours =
         _mm256_unpacklo_epi32(_mm256_shuffle_epi8(x.x.low, first), _mm256_shuffle_epi8(x.x.high, first));
     const __m256i all = _mm256_permutevar8x32_epi32(fours, _mm256_setr_epi32(0, 4, 1, 5, 1, 1, 1, 1));
