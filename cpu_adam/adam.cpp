@@ -49,6 +49,7 @@ bool streams(const AdamSpans& s) {
 AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float prediction, const AdamPlace& place,
                    AdamSums* sums) {
   const AdamStates& states = s.states;
+  const bool apart = s.upper_out.raw() != s.weight_out.raw();
   const auto plane = [&](StatePlane which, std::span<std::byte> bytes) {
     return static_cast<void*>(at(states.format, which, bytes, begin));
   };
@@ -59,7 +60,7 @@ AdamRange range_of(const AdamSpans& s, int64_t begin, int64_t end, float predict
           static_cast<uint16_t*>(plane(StatePlane::scale2, states.scale2)),
           at(s.grad, begin),
           reinterpret_cast<const uint16_t*>(at(s.upper_in, begin)),
-          reinterpret_cast<uint16_t*>(at(s.upper_out, begin)),
+          apart ? reinterpret_cast<uint16_t*>(at(s.upper_out, begin)) : nullptr,
           at(s.weight_out, begin),
           end - begin,
           prediction,

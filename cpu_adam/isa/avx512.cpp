@@ -45,6 +45,7 @@ struct Avx512 {
   }
   static WordBatch product(WordBatch a, WordBatch b) { return _mm512_mul_epu32(a, b); }
   static WordBatch upper_halves(WordBatch a) { return _mm512_srli_epi64(a, 32); }
+  static bool any_nan(Value a) { return is_nan(a.x) != 0; }
   using Four = Word;
   static constexpr int64_t kCounters = 8;
   static Counters counter_numbers() {
@@ -93,21 +94,29 @@ struct Avx512 {
   }
 
   static void store(float* to, Value x) { _mm512_storeu_ps(to, x.x); }
-  static void store_weight(float* to, Value x) { store(to, x); }
-  static void stream_weight(float* to, Value x) { _mm512_stream_ps(to, x.x); }
-  template <class T>
-  static void store_weight(T* to, Value x) {
+  template <class V>
+  static void store_weight(float* to, V x) {
+    store(to, x);
+  }
+  template <class V>
+  static void stream_weight(float* to, V x) {
+    _mm512_stream_ps(to, Value(x).x);
+  }
+  template <class T, class V>
+  static void store_weight(T* to, V x) {
     keep(to, rounded(to, x));
   }
-  template <class T>
-  static void stream_weight(T* to, Value x) {
+  template <class T, class V>
+  static void stream_weight(T* to, V x) {
     stream(to, rounded(to, x));
   }
   static void fence() { _mm_sfence(); }
 
  private:
   static __m256i rounded(const bf16*, Value x) { return rounded_bf16(x.x); }
+  static __m256i rounded(const bf16*, Number<Value> n) { return bf16_of_numbers(n.x.x); }
   static __m256i rounded(const f16*, Value x) { return rounded_f16(x.x); }
+  static __m256i rounded(const f16*, Number<Value> n) { return f16_of_numbers(n.x.x); }
   static __m128i quarters(const void* x) { return _mm_loadu_si128(static_cast<const __m128i*>(x)); }
   static void stream(void* to, __m256i x) { _mm256_stream_si256(static_cast<__m256i*>(to), x); }
   static void keep(void* to, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }

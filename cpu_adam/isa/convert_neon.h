@@ -24,17 +24,21 @@ inline float32x4_t four_floats(const f16* x) { return vcvt_f32_f16(vreinterpret_
 /// All ones where x is not NaN.
 inline uint16x4_t are_numbers(float32x4_t x) { return vmovn_u32(vceqq_f32(x, x)); }
 
-/// round_weight<bf16>: half away from zero; NaN keeps its upper bits and becomes quiet.
+/// round_weight<bf16> of numbers: half away from zero.
+inline uint16x4_t bf16_of_numbers(float32x4_t x) {
+  return vshrn_n_u32(vaddq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x8000)), 16);
+}
+/// round_weight<bf16>: NaN keeps its upper bits and becomes quiet.
 inline uint16x4_t rounded_bf16(float32x4_t x) {
-  const uint32x4_t bits = vreinterpretq_u32_f32(x);
-  const uint16x4_t rounded = vshrn_n_u32(vaddq_u32(bits, vdupq_n_u32(0x8000)), 16);
-  const uint16x4_t quiet = vorr_u16(vshrn_n_u32(bits, 16), vdup_n_u16(0x40));
-  return vbsl_u16(are_numbers(x), rounded, quiet);
+  const uint16x4_t quiet = vorr_u16(vshrn_n_u32(vreinterpretq_u32_f32(x), 16), vdup_n_u16(0x40));
+  return vbsl_u16(are_numbers(x), bf16_of_numbers(x), quiet);
 }
 
-/// round_weight<f16>: nearest even; every NaN becomes sign | 0x7E00.
+/// round_weight<f16> of numbers: nearest even.
+inline uint16x4_t f16_of_numbers(float32x4_t x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); }
+/// round_weight<f16>: every NaN becomes sign | 0x7E00.
 inline uint16x4_t rounded_f16(float32x4_t x) {
-  const uint16x4_t rounded = vreinterpret_u16_f16(vcvt_f16_f32(x));
+  const uint16x4_t rounded = f16_of_numbers(x);
   const uint16x4_t quiet = vorr_u16(vand_u16(rounded, vdup_n_u16(0x8000)), vdup_n_u16(0x7E00));
   return vbsl_u16(are_numbers(x), rounded, quiet);
 }

@@ -17,7 +17,7 @@ struct AdamRange {
   uint16_t *scale1, *scale2;
   const void* grad;
   const uint16_t* upper_in;
-  uint16_t* upper_out;
+  uint16_t* upper_out;  ///< null where weight_out is the same plane
   void* weight_out;
   int64_t n;
   float prediction;

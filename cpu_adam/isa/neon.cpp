@@ -50,6 +50,7 @@ struct Neon {
     const uint32x4_t second = vreinterpretq_u32_u64(vmull_high_u32(a, b));
     return {vuzp2q_u32(first, second), vuzp1q_u32(first, second)};
   }
+  static bool any_nan(Value a) { return vminvq_u32(vceqq_f32(a.x, a.x)) == 0; }
   using Four = Word;
   static constexpr int64_t kCounters = 4;
   static Counters counter_numbers() { return four(0, 1, 2, 3); }
@@ -102,11 +103,13 @@ struct Neon {
   static void store(float* to, Value x) { vst1q_f32(to, x.x); }
   static void store_weight(float* to, Value x) { store(to, x); }
   static void store_weight(bf16* to, Value x) { keep(to, rounded_bf16(x.x)); }
+  static void store_weight(bf16* to, Number<Value> n) { keep(to, bf16_of_numbers(n.x.x)); }
   static void store_weight(f16* to, Value x) { keep(to, rounded_f16(x.x)); }
+  static void store_weight(f16* to, Number<Value> n) { keep(to, f16_of_numbers(n.x.x)); }
 
   // Plain stores, which the hardware gathers.
-  template <class T>
-  static void stream_weight(T* to, Value x) {
+  template <class T, class V>
+  static void stream_weight(T* to, V x) {
     store_weight(to, x);
   }
   static void stream_words(uint16_t* to, Word x) { store_words(to, x); }

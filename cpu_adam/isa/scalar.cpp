@@ -69,6 +69,7 @@ struct Scalar {
     to[0] = a & 0xFFFFu;
     to[1] = a >> 16;
   }
+  static bool any_nan(float x) { return is_nan(x); }
   template <class T>
   static float load(const T* x) {
     return to_float(*x);

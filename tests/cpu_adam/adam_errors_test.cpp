@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "adam_cases.h"
 
 namespace tandem {
@@ -139,6 +142,118 @@ TEST_F(ConfigAdamFormatErrors, RandomBitsWithoutAKey) {
   hold({MasterFormat::split, MomentFormat::fp32});  // draws none
   adam(*workers_, Isa::scalar, planes_.spans(false), Decay::none, test_scalars(), 0, {});
 }
+
+/// All planes of a format in one memory, a kilobyte for each, so that any of them can be put anywhere.
+class ConfigAdamEveryPlane : public testing::TestWithParam<StateFormat> {
+ protected:
+  static constexpr int64_t kElements = 64;
+  static constexpr size_t kPlanes = 9;
+  static constexpr std::array<const char*, kPlanes> kNames{
+      "master", "moment1", "moment2", "scale1", "scale2", "grad", "weight_out", "upper_in", "upper_out"};
+  struct Place {
+    std::byte* data;
+    int64_t elements;
+  };
+
+  ConfigAdamEveryPlane() {
+    for (size_t i = 0; i < kPlanes; ++i) places_[i] = {memory_.data() + 1024 * i, kElements};
+  }
+  [[nodiscard]] bool has(size_t i) const { return bytes(i) > 0; }
+  [[nodiscard]] size_t bytes(size_t i) const {
+    if (i < kStatePlanes) return plane_bytes(GetParam(), static_cast<StatePlane>(i), places_[i].elements);
+    const bool upper = i >= 7;
+    return upper && !row_of(GetParam().master).beside_weights ? 0 : 2 * static_cast<size_t>(kElements);
+  }
+  [[nodiscard]] AdamSpans spans() const {
+    const auto state = [&](size_t i) { return std::span<std::byte>(places_[i].data, bytes(i)); };
+    const auto tensor = [&](size_t i) {
+      return has(i) ? Tensor(places_[i].data, DType::bf16, {places_[i].elements}) : Tensor();
+    };
+    return {{GetParam(), state(0), state(1), state(2), state(3), state(4)},
+            tensor(5),
+            tensor(6),
+            tensor(7),
+            tensor(8)};
+  }
+  /// What adam says of the places as they are; it must write nothing.
+  std::string refusal() {
+    const std::vector<std::byte> before = memory_;
+    std::string words = "accepted";
+    try {
+      adam(*workers_, Isa::scalar, spans(), Decay::none, test_scalars(), 0, test_place());
+    } catch (const InternalError& error) {
+      words = error.what();
+    }
+    EXPECT_EQ(before, memory_);
+    return words;
+  }
+  void expect_refused(const std::string& words) {
+    const std::string said = refusal();
+    EXPECT_NE(said.find(words), std::string::npos) << said << "; expected: " << words;
+  }
+
+  std::unique_ptr<Workers> workers_ = make_workers(PoolKind::plain, 1);
+  std::vector<std::byte> memory_ = std::vector<std::byte>(1024 * kPlanes, std::byte{1});
+  std::array<Place, kPlanes> places_{};
+};
+
+TEST_P(ConfigAdamEveryPlane, IsAcceptedByItself) {
+  EXPECT_NO_THROW(adam(*workers_, Isa::scalar, spans(), Decay::none, test_scalars(), 0, test_place()));
+}
+
+/// With the last four bytes of each other plane.
+TEST_P(ConfigAdamEveryPlane, MayNotOverlapAnother) {
+  for (size_t of = 0; of < kPlanes; ++of)
+    for (size_t moved = 0; moved < kPlanes; ++moved) {
+      if (of == moved || !has(of) || !has(moved)) continue;
+      const Place own = places_[moved];
+      places_[moved].data = places_[of].data + bytes(of) - 4;
+      expect_refused(
+          fmt::format("overlapping {} and {}", kNames[std::min(of, moved)], kNames[std::max(of, moved)]));
+      places_[moved] = own;
+    }
+}
+
+TEST_P(ConfigAdamEveryPlane, MayNotBeNull) {
+  for (size_t i = 0; i < kPlanes; ++i) {
+    if (!has(i)) continue;
+    const Place own = places_[i];
+    places_[i].data = nullptr;
+    expect_refused(fmt::format("of {} at null", kNames[i]));
+    places_[i] = own;
+  }
+}
+
+/// By a group of the states with scales.
+TEST_P(ConfigAdamEveryPlane, MayNotBeShorter) {
+  for (size_t i = 0; i < kPlanes; ++i) {
+    if (!has(i)) continue;
+    const Place own = places_[i];
+    places_[i].elements -= kStateGroup;
+    // All are compared with the gradient, the masters first.
+    expect_refused(std::string(kNames[i]) == "grad" ? "of master: 32 elements"
+                                                    : fmt::format("of {}", kNames[i]));
+    places_[i] = own;
+  }
+}
+
+TEST_P(ConfigAdamEveryPlane, MayNotBeMisaligned) {
+  for (size_t i = 0; i < kPlanes; ++i) {
+    const size_t element = i < kStatePlanes ? shape_of(GetParam(), static_cast<StatePlane>(i)).bytes : 2;
+    if (!has(i) || element == 1) continue;
+    const Place own = places_[i];
+    places_[i].data += 1;
+    expect_refused(fmt::format("{}, which isn't aligned to its elements of {} bytes", kNames[i], element));
+    places_[i] = own;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ConfigAdamEveryPlane, testing::ValuesIn(all_state_formats()),
+                         [](const auto& format) {
+                           std::string name = name_of(format.param);
+                           std::replace(name.begin(), name.end(), '+', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace tandem

@@ -25,7 +25,9 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-bool is_wide(const std::string& member) {
+/// Of "LIBRARY[MEMBER]" or "MEMBER": the folders of the library may be called anything.
+bool is_wide(const std::string& path) {
+  const std::string member = path.substr(path.find_last_of("/[") + 1);
   return member.find("avx") != std::string::npos || member.find("neon") != std::string::npos;
 }
 
