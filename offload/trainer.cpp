@@ -158,6 +158,7 @@ class Trainer::Impl {
     flights_.pop_front();
     StepReport report;
     report.decision = optimizer_->decision(flight.step);
+    report.sums_before = optimizer_->sums(flight.step - 1);
     report.lag = flight.lag;
     report.times = compute_->times(flight.begin, flight.end);
     const Optimizer::Work work = optimizer_->work();

@@ -26,6 +26,9 @@ struct StepTokens {
 /// What is known about a step once its update has been decided.
 struct StepReport {
   Decision decision;
+  /// Optimizer::sums() of the step before. This step's own update may still be running, so it waits for the
+  /// next report.
+  std::optional<AdamSums> sums_before;
   int lag = 0;
   StreamTimes times;  ///< of the compute stream, from the end of the previous step's backward to the end of
                       ///< this one's
