@@ -9,6 +9,7 @@
 #include "cpu_adam/make_workers.h"
 #include "gpu/backend.h"
 #include "offload/checkpoint_damage.h"
+#include "offload/choices.h"
 
 namespace tandem {
 
@@ -224,7 +225,7 @@ int64_t run_steps(const Config& config, const DataSets& data) {
 }
 
 TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& table, int64_t steps,
-                      Isa isa) {
+                      const Machine& machine) {
   TrainSetup setup;
   setup.arch = arch;
   setup.dtype = config.dtype();
@@ -237,8 +238,9 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.policy = policy_of(config);
   const bool predict = config.offload_optimizer.correction == Config::OffloadOptimizer::Correction::predict;
   setup.prediction = predict ? static_cast<float>(config.offload_optimizer.prediction) : 0.0f;
-  setup.placement.assign(static_cast<size_t>(table.block_count()),
-                         config.offloads_optimizer() ? Placement::host : Placement::device);
+  const double ratio = config.offloads_optimizer() ? config.offload_optimizer.ratio.value_or(1) : 0;
+  setup.placement = place_by_ratio(table, ratio);
+  setup.open.embedding = config.offloads_optimizer() && !config.offload_optimizer.ratio;
   const Config::Optimizer& optimizer = config.optimizer;
   setup.adam = {optimizer.betas[0], optimizer.betas[1], optimizer.eps, optimizer.weight_decay,
                 optimizer.adam_w_mode};
@@ -249,7 +251,8 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.on_nonfinite =
       config.train.on_nonfinite == Config::Train::OnNonfinite::stop ? OnNonfinite::stop : OnNonfinite::skip;
   setup.max_skipped_in_a_row = config.train.max_skipped_in_a_row;
-  setup.isa = isa;
+  setup.isa = machine.isa;
+  settle(machine, table, setup);
   return setup;
 }
 

@@ -225,6 +225,8 @@ class Trainer::Impl {
     }
   }
 
+  [[nodiscard]] StateFormat format(BlockId block) const { return setup_.format(block); }
+
   void begin_reading() { reader_.emplace(mover()); }
   void end_reading() { reader_.reset(); }
 
@@ -426,6 +428,7 @@ TrainState Trainer::state() const {
 bool Trainer::has_plane(Plane plane) const {
   return guarded(device_, [&] { return impl_->has_plane(plane); });
 }
+StateFormat Trainer::format(BlockId block) const { return impl_->format(block); }
 void Trainer::begin_reading() {
   guarded(device_, [&] { impl_->begin_reading(); });
 }

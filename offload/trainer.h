@@ -76,6 +76,8 @@ class Trainer {
   /// After quiesce(): what a checkpoint holds.
   [[nodiscard]] TrainState state() const;
   [[nodiscard]] bool has_plane(Plane plane) const;
+  /// How a block's states are held.
+  [[nodiscard]] StateFormat format(BlockId block) const;
   /// out: elements of the block from `first` on (of scales: of the plane), on the host, in the dtype that the
   /// plane has. Frozen elements are among the weights only; no read crosses the line between them and the
   /// trained ones. With the staging of begin_reading().

@@ -64,6 +64,7 @@ struct Config {
     enum class Schedule : uint8_t { synchronous, exact, delayed };
     enum class Correction : uint8_t { none, predict };
     Device device = Device::none;
+    std::optional<double> ratio;  ///< 0 to 1; absent: the plan's choice, and always where device is none
     bool pin_memory = true;
     Schedule schedule = Schedule::synchronous;  ///< synchronous where device is none
     int64_t warmup_steps = 0;    ///< at lag 0, before delayed and after an overflow or a risen loss

@@ -62,10 +62,11 @@ TEST(ConfigBanner, SaysWhenUpdatesBegin) {
   early["gradient_clipping"] = "0";
   early["train.on_nonfinite"] = "\"stop\"";
   limited[offload] = R"({"schedule": "delayed", "warmup_steps": 5, "staleness_limit": 0.25})";
-  expect_says(runs.train("usual", usual, {"--dry-run"}),
-              {"exact, lag 0, updates begin when norm and flags are known; optimizer on the host"});
+  expect_says(
+      runs.train("usual", usual, {"--dry-run"}),
+      {"exact, lag 0, updates begin when norm and flags are known; optimizer of embedding on the device"});
   expect_says(runs.train("early", early, {"--dry-run"}),
-              {"exact, lag 0, updates begin as gradients land; optimizer on the host"});
+              {"exact, lag 0, updates begin as gradients land; optimizer of embedding on the device"});
   expect_says(
       runs.train("limited", limited, {"--dry-run"}),
       {"delayed, lag 0 for 5 steps, then 1, 0 again if the loss rises by 0.25 nats; correction predict x1"});

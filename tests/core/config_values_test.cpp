@@ -40,6 +40,7 @@ TEST(ConfigDefaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.scheduler.warmup_min_ratio, 0);
   EXPECT_EQ(c.zero_stage, 0);
   EXPECT_FALSE(c.offloads_optimizer());
+  EXPECT_FALSE(c.offload_optimizer.ratio.has_value());
   EXPECT_TRUE(c.offload_optimizer.pin_memory);
   EXPECT_EQ(c.offload_optimizer.schedule, Config::OffloadOptimizer::Schedule::synchronous);
   EXPECT_EQ(c.offload_optimizer.warmup_steps, 40);
@@ -143,7 +144,7 @@ TEST(ConfigValues, RangesHoldAtBothEdges) {
       {cosine + "cos_min_ratio", {"0", "1"}, {"-0.1", "1.1"}},
       {cosine + "warmup_min_ratio", {"0", "1"}, {"-0.1", "1.1"}},
       {"zero_optimization.stage", {"0", "3"}, {"-1", "4"}},
-      {offload + "ratio", {"1", "1.0"}, {"-0.1", "1.1", "0.5", "0"}},
+      {offload + "ratio", {"0", "0.5", "1"}, {"-0.1", "1.1", "\"half\""}},
       {offload + "warmup_steps", {"0"}, {"-1"}},
       {offload + "prediction", {"0", "2"}, {"-1"}},
       {offload + "pin_memory", {"false"}, {"1", "\"false\""}},
@@ -200,7 +201,7 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
        offload + "device \"nvme\" is not supported yet | --set " + offload + "device | \"none\" or \"cpu\""},
       {offload + "master_format=split", "so weights must be bfloat16"},
       {offload + "moment_format=int8", ""},
-      {offload + "ratio=0.5", "ratio 0.5 is not supported yet"},
+      {offload + "ratio=0.5", ""},
       {param + ".device=cpu", "\"cpu\" is not supported yet"},
       {param + ".device=none", ""},
       {param + "={}", param + " means device \"cpu\", which is not supported yet"},

@@ -41,6 +41,9 @@ constexpr Way kWays[] = {
     {Where::mixed, 1, kTbb, kLayer, Keep::all, kExact},
     {Where::mixed, 2, kPlain, kLayer, Keep::input, kSync},
     {Where::mixed, 3, kTbb, kBatch, Keep::input, kExact},
+    {Where::half, 1, kPlain, kLayer, Keep::input, kExact},
+    {Where::half, 2, kTbb, kBatch, Keep::all, kExact},
+    {Where::half, 3, kPlain, kBatch, Keep::input, kSync},
 };
 
 template <class A, class B>
@@ -51,17 +54,17 @@ void expect_all_pairs(A Way::*a, B Way::*b, size_t count, const char* which) {
 }
 
 TEST(Identity, TableCoversEveryPair) {
-  expect_all_pairs(&Way::where, &Way::threads, 9, "where, threads");
-  expect_all_pairs(&Way::where, &Way::pool, 6, "where, pool");
-  expect_all_pairs(&Way::where, &Way::order, 6, "where, order");
-  expect_all_pairs(&Way::where, &Way::keep, 6, "where, keep");
+  expect_all_pairs(&Way::where, &Way::threads, 12, "where, threads");
+  expect_all_pairs(&Way::where, &Way::pool, 8, "where, pool");
+  expect_all_pairs(&Way::where, &Way::order, 8, "where, order");
+  expect_all_pairs(&Way::where, &Way::keep, 8, "where, keep");
   expect_all_pairs(&Way::threads, &Way::pool, 6, "threads, pool");
   expect_all_pairs(&Way::threads, &Way::order, 6, "threads, order");
   expect_all_pairs(&Way::threads, &Way::keep, 6, "threads, keep");
   expect_all_pairs(&Way::pool, &Way::order, 4, "pool, order");
   expect_all_pairs(&Way::pool, &Way::keep, 4, "pool, keep");
   expect_all_pairs(&Way::order, &Way::keep, 4, "order, keep");
-  expect_all_pairs(&Way::schedule, &Way::where, 6, "schedule, where");
+  expect_all_pairs(&Way::schedule, &Way::where, 8, "schedule, where");
   expect_all_pairs(&Way::schedule, &Way::threads, 6, "schedule, threads");
   expect_all_pairs(&Way::schedule, &Way::pool, 4, "schedule, pool");
   expect_all_pairs(&Way::schedule, &Way::order, 4, "schedule, order");
