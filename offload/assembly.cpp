@@ -234,12 +234,13 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.micro_batches = config.accumulation_steps;
   setup.order =
       config.train.order == Config::Train::Order::layer_major ? Order::layer_major : Order::micro_batch_major;
-  setup.keep = config.activation_policy == Config::ActivationPolicy::keep ? Keep::all : Keep::input;
+  setup.keep = keep_of(config.activation_policy);
   setup.policy = policy_of(config);
   const bool predict = config.offload_optimizer.correction == Config::OffloadOptimizer::Correction::predict;
   setup.prediction = predict ? static_cast<float>(config.offload_optimizer.prediction) : 0.0f;
   const double ratio = config.offloads_optimizer() ? config.offload_optimizer.ratio.value_or(1) : 0;
   setup.placement = place_by_ratio(table, ratio);
+  setup.open.activations = config.activation_policy == Config::ActivationPolicy::automatic;
   setup.open.embedding = config.offloads_optimizer() && !config.offload_optimizer.ratio;
   const Config::Optimizer& optimizer = config.optimizer;
   setup.adam = {optimizer.betas[0], optimizer.betas[1], optimizer.eps, optimizer.weight_decay,

@@ -160,6 +160,7 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   text += row("dtype", fmt::format("{} weights, activations and gradients; {}{}", name_of(setup.dtype),
                                    states_text(setup, table), scale_text(setup)));
   text += row("schedule", schedule_text(setup, table));
+  text += row("activation", activations_text(setup));
   text +=
       row("batch",
           fmt::format("{} sequences of {} tokens = micro-batch {} x accumulation {} x 1 rank; {} steps",

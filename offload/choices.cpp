@@ -15,6 +15,26 @@ int64_t parameters_of(const ParamTable& table, BlockId block) {
   return count;
 }
 
+/// A policy, and what a layer then keeps.
+struct ActivationChoice {
+  Config::ActivationPolicy policy;
+  Keep keep;
+  const char* name;
+};
+/// In the order in which "auto" tries them.
+constexpr ActivationChoice kActivations[] = {
+    {Config::ActivationPolicy::keep, Keep::all, "keep"},
+    {Config::ActivationPolicy::recompute, Keep::input, "recompute"},
+};
+
+/// What a layer may keep, what is preferred first.
+std::vector<Keep> keeps_of(const TrainSetup& setup) {
+  if (!setup.open.activations) return {setup.keep};
+  std::vector<Keep> keeps;
+  for (const ActivationChoice& choice : kActivations) keeps.push_back(choice.keep);
+  return keeps;
+}
+
 /// The device has room for its part of the setup; where its memory is the host's, the host for all of it.
 bool has_room(const Machine& machine, const TrainSetup& setup, const ParamTable& table) {
   const MemoryPlan plan = plan_memory(setup, table);
@@ -33,6 +53,17 @@ std::vector<Placement> places_of_embedding(const TrainSetup& setup, const ParamT
 }
 
 }  // namespace
+
+Keep keep_of(Config::ActivationPolicy policy) {
+  const auto* choice = std::ranges::find(kActivations, policy, &ActivationChoice::policy);
+  return choice == std::end(kActivations) ? std::prev(choice)->keep : choice->keep;
+}
+
+std::string activations_text(const TrainSetup& setup) {
+  const auto* choice = std::ranges::find(kActivations, setup.keep, &ActivationChoice::keep);
+  ASSERT(choice != std::end(kActivations), "no policy keeps that");
+  return fmt::format("{}{}", choice->name, setup.open.activations ? " (chosen by auto)" : "");
+}
 
 std::vector<Placement> place_by_ratio(const ParamTable& table, double ratio) {
   const double wanted = (1 - ratio) * static_cast<double>(table.trained_count());
@@ -71,10 +102,13 @@ std::string placement_text(const TrainSetup& setup, const ParamTable& table) {
 }
 
 void settle(const Machine& machine, const ParamTable& table, TrainSetup& setup) {
-  for (const Placement embedding : places_of_embedding(setup, table)) {
-    setup.placement.front() = embedding;
-    if (has_room(machine, setup, table)) return;
-  }
+  const std::vector<Placement> places = places_of_embedding(setup, table);
+  for (const Keep keep : keeps_of(setup))
+    for (const Placement embedding : places) {
+      setup.keep = keep;
+      setup.placement.front() = embedding;
+      if (has_room(machine, setup, table)) return;
+    }
 }
 
 }  // namespace tandem

@@ -25,7 +25,8 @@ enum class OnNonfinite : uint8_t { skip, stop };
 
 /// What the config leaves to the plan; settle() in offload/choices.h decides it.
 struct LeftOpen {
-  bool embedding = false;  ///< where the embedding's optimizer is
+  bool activations = false;  ///< what a layer keeps for its backward
+  bool embedding = false;    ///< where the embedding's optimizer is
 };
 
 struct TrainSetup {

@@ -87,8 +87,8 @@ struct Config {
     int64_t max_skipped_in_a_row = 0;
   } train;
 
-  enum class ActivationPolicy : uint8_t { keep, recompute };
-  ActivationPolicy activation_policy = ActivationPolicy::recompute;
+  enum class ActivationPolicy : uint8_t { keep, recompute, automatic };
+  ActivationPolicy activation_policy = ActivationPolicy::automatic;
 
   struct Model {
     std::optional<std::string> path;  ///< absolute; exactly one of path and config

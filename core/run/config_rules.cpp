@@ -194,7 +194,7 @@ void check_activations(Reading& reading) {
                         fmt::format("leave out {}", kCpu));
   reading.fail(kCpu,
                fmt::format("{} true means policy \"recompute_offload\", which is not supported yet", kCpu),
-               "false, with policy \"recompute\"");
+               "false, with policy \"recompute\" or \"auto\"");
 }
 
 /// One of two keys must be given.

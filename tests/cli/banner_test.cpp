@@ -54,6 +54,26 @@ TEST(ConfigBanner, SaysWhatARunIsAboutToDoAndWritesNothing) {
   EXPECT_NE(ran.err.substr(none).find("model.layers.*.mlp.up_proj.weight"), ran.err.npos);
 }
 
+/// The resolved config keeps "auto"; what it came to is said, by the plan, too.
+TEST(ConfigBanner, SaysWhatAutoChose) {
+  const TinyRuns runs;
+  const std::string policy = "activation_checkpointing.policy";
+  expect_says(runs.train("auto", {}, {"--dry-run"}), {"activation keep (chosen by auto)\n"});
+  expect_says(runs.train("given", {{policy, "\"recompute\""}}, {"--dry-run"}), {"activation recompute\n"});
+  const Keys tight{{"device.memory_limit", "\"400KiB\""}};
+  expect_says(runs.train("tight", tight, {}), {"activation recompute (chosen by auto)\n"});
+  expect_says(runs.train("wide", {}, {"--quiet"}), {});
+  expect_same_checkpoint(checkpoint_path(runs.path("tight"), 12), checkpoint_path(runs.path("wide"), 12));
+  EXPECT_EQ(*json::parse_file(runs.path("tight/config.resolved.json"))
+                 .root.find("activation_checkpointing")
+                 ->find("policy"),
+            json::Value("auto"));
+  const Ran plan = run_tandem({"plan", runs.path("tight.json")});
+  EXPECT_NE(plan.out.find("choice  activations recompute (chosen by auto); optimizer on the host\n"),
+            plan.out.npos)
+      << plan.out;
+}
+
 TEST(ConfigBanner, SaysWhenUpdatesBegin) {
   const TinyRuns runs;
   const std::string offload = "zero_optimization.offload_optimizer";

@@ -55,7 +55,7 @@ TEST(ConfigDefaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.train.eval_tokens, 0);
   EXPECT_EQ(c.train.on_nonfinite, Config::Train::OnNonfinite::skip);
   EXPECT_EQ(c.train.max_skipped_in_a_row, 20);
-  EXPECT_EQ(c.activation_policy, Config::ActivationPolicy::recompute);
+  EXPECT_EQ(c.activation_policy, Config::ActivationPolicy::automatic);
   EXPECT_EQ(c.model.path, "/base/m");
   EXPECT_TRUE(c.model.config.is_null());
   EXPECT_FALSE(c.model.tokenizer.has_value());
@@ -206,7 +206,7 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
       {param + ".device=none", ""},
       {param + "={}", param + " means device \"cpu\", which is not supported yet"},
       {param + "={\"device\": \"none\", \"buffer_count\": 3, \"pin_memory\": true}", ""},
-      {"activation_checkpointing.policy=auto", "\"auto\" is not supported yet"},
+      {"activation_checkpointing.policy=auto", ""},
       {"activation_checkpointing.policy=recompute_offload", "not supported yet"},
       {"activation_checkpointing.keep_blocks=0", ""},
       {"activation_checkpointing.keep_blocks=2", "keep_blocks 2 is not supported yet"},

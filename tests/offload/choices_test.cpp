@@ -72,15 +72,16 @@ class MemoryChoices : public ::testing::Test {
     machine_.host = make_host_memory(*machine_.workers);
     machine_.device_limit = SIZE_MAX;
   }
-  [[nodiscard]] TrainSetup settled() const {
+  [[nodiscard]] TrainSetup settled(LeftOpen open = {.embedding = true}) const {
     TrainSetup setup = setup_of(options_, table_);
-    setup.open.embedding = true;
+    setup.open = open;
     settle(machine_, table_, setup);
     return setup;
   }
-  [[nodiscard]] size_t device_bytes(const std::vector<Placement>& placement) const {
+  [[nodiscard]] size_t device_bytes(const std::vector<Placement>& placement, Keep keep = Keep::input) const {
     TrainSetup setup = setup_of(options_, table_);
     setup.placement = placement;
+    setup.keep = keep;
     return plan_memory(setup, table_).device_bytes();
   }
   EngineOptions options_;
@@ -97,6 +98,40 @@ TEST_F(MemoryChoices, TheEmbeddingsOptimizerIsOnTheDeviceWhereThatHasRoom) {
   EXPECT_EQ(settled().placement, host);
   machine_.device_limit = 1;
   EXPECT_EQ(settled().placement, host) << "what takes least where nothing fits";
+}
+
+TEST_F(MemoryChoices, ActivationsAreKeptWhereTheDeviceHasRoom) {
+  const std::vector<Placement> host = first_on_device(table_, 0);
+  const LeftOpen open{.activations = true};
+  machine_.device_limit = device_bytes(host, Keep::all);
+  EXPECT_EQ(settled(open).keep, Keep::all);
+  machine_.device_limit -= 1;
+  EXPECT_EQ(settled(open).keep, Keep::input);
+  machine_.device_limit = 1;
+  EXPECT_EQ(settled(open).keep, Keep::input) << "what takes least where nothing fits";
+  EXPECT_EQ(activations_text(settled(open)), "recompute (chosen by auto)");
+  for (const Keep given : {Keep::all, Keep::input}) {
+    options_.keep = given;
+    EXPECT_EQ(settled({}).keep, given) << "what is given binds";
+  }
+  EXPECT_EQ(activations_text(settled({})), "recompute");
+}
+
+/// Room for either, but not for both.
+TEST_F(MemoryChoices, ActivationsComeBeforeTheEmbedding) {
+  options_.length = 64;
+  const std::vector<Placement> host = first_on_device(table_, 0), embedding = first_on_device(table_, 1);
+  const size_t kept = device_bytes(host, Keep::all), moved = device_bytes(embedding, Keep::input);
+  machine_.device_limit = std::max(kept, moved);
+  const LeftOpen both{.activations = true, .embedding = true};
+  EXPECT_EQ(settled(both).keep, Keep::all);
+  EXPECT_EQ(settled(both).placement, host);
+  machine_.device_limit = kept - 1;
+  EXPECT_EQ(settled(both).keep, Keep::input);
+  EXPECT_EQ(settled(both).placement, moved < kept ? embedding : host);
+  machine_.device_limit = device_bytes(embedding, Keep::all);
+  EXPECT_EQ(settled(both).keep, Keep::all);
+  EXPECT_EQ(settled(both).placement, embedding);
 }
 
 TEST_F(MemoryChoices, TheHostDeviceMustHaveRoomForBoth) {
