@@ -125,7 +125,7 @@ class Bench {
         table_(model_.arch, config.optimizer.no_decay),
         data_(open_data(config, model_.arch)),
         machine_(find_machine(config.device, config.where("device.kind"))),
-        setup_(make_setup(config, model_.arch, table_, 1000, machine_.isa)),
+        setup_(make_setup(config, model_.arch, table_, 1000, machine_)),
         planned_(planned_bytes()),
         device_(*machine_.workers, {machine_.device_limit, std::nullopt, false},
                 [this](gpu::KernelQueue& queue) {

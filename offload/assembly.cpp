@@ -9,6 +9,7 @@
 #include "cpu_adam/make_workers.h"
 #include "gpu/backend.h"
 #include "offload/checkpoint_damage.h"
+#include "offload/choices.h"
 
 namespace tandem {
 
@@ -84,18 +85,6 @@ Schedule schedule_named(Config::OffloadOptimizer::Schedule name) {
       return Schedule::delayed;
   }
   return Schedule::synchronous;
-}
-
-Keep keep_of(Config::ActivationPolicy policy) {
-  switch (policy) {
-    case Config::ActivationPolicy::keep:
-      return Keep::all;
-    case Config::ActivationPolicy::recompute:
-      return Keep::input;
-    case Config::ActivationPolicy::recompute_offload:
-      return Keep::input_offloaded;
-  }
-  return Keep::input;
 }
 
 PolicyOptions policy_of(const Config& config) {
@@ -236,7 +225,7 @@ int64_t run_steps(const Config& config, const DataSets& data) {
 }
 
 TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& table, int64_t steps,
-                      Isa isa) {
+                      const Machine& machine) {
   TrainSetup setup;
   setup.arch = arch;
   setup.dtype = config.dtype();
@@ -249,8 +238,10 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.policy = policy_of(config);
   const bool predict = config.offload_optimizer.correction == Config::OffloadOptimizer::Correction::predict;
   setup.prediction = predict ? static_cast<float>(config.offload_optimizer.prediction) : 0.0f;
-  setup.placement.assign(static_cast<size_t>(table.block_count()),
-                         config.offloads_optimizer() ? Placement::host : Placement::device);
+  const double ratio = config.offloads_optimizer() ? config.offload_optimizer.ratio.value_or(1) : 0;
+  setup.placement = place_by_ratio(table, ratio);
+  setup.open.activations = config.activation_policy == Config::ActivationPolicy::automatic;
+  setup.open.embedding = config.offloads_optimizer() && !config.offload_optimizer.ratio;
   if (config.streams_weights()) setup.window = static_cast<int>(config.offload_param.buffer_count);
   const Config::Optimizer& optimizer = config.optimizer;
   setup.adam = {optimizer.betas[0], optimizer.betas[1], optimizer.eps, optimizer.weight_decay,
@@ -262,7 +253,8 @@ TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& 
   setup.on_nonfinite =
       config.train.on_nonfinite == Config::Train::OnNonfinite::stop ? OnNonfinite::stop : OnNonfinite::skip;
   setup.max_skipped_in_a_row = config.train.max_skipped_in_a_row;
-  setup.isa = isa;
+  setup.isa = machine.isa;
+  settle(machine, table, setup);
   return setup;
 }
 

@@ -84,7 +84,9 @@ SampleRange first_tokens(SampleRange range, int64_t tokens, int64_t length);
 /// train.steps, or what train.epochs come to.
 int64_t run_steps(const Config& config, const DataSets& data);
 
+/// The setup of a run of so many steps; what the config leaves open is settled by what the machine has room
+/// for.
 TrainSetup make_setup(const Config& config, const Arch& arch, const ParamTable& table, int64_t steps,
-                      Isa isa);
+                      const Machine& machine);
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include "cpu_adam/host_memory.h"
 #include "cpu_adam/numa_memory.h"
 #include "offload/checkpoint.h"
+#include "offload/choices.h"
 #include "offload/fit.h"
 #include "offload/progress.h"
 #include "offload/version.h"
@@ -40,9 +41,8 @@ std::string numa_text(const Machine& machine) {
   return landing.why.empty() ? text : text + "; slots as masters: " + landing.why;
 }
 
-std::string schedule_text(const TrainSetup& setup) {
-  const bool offloaded = setup.placement.front() == Placement::host;
-  const std::string where = offloaded ? "optimizer on the host" : "optimizer on the device";
+std::string schedule_text(const TrainSetup& setup, const ParamTable& table) {
+  const std::string where = placement_text(setup, table);
   if (setup.policy.schedule == Schedule::synchronous) return "synchronous, lag 0; " + where;
   if (setup.policy.schedule == Schedule::exact)
     return fmt::format("exact, lag 0, updates begin {}; {}",
@@ -86,10 +86,13 @@ std::string rate_text(const TrainSetup& setup, int64_t steps) {
 }
 
 /// "fp32 masters and moments", "ulp8 masters, int8 moments".
-std::string states_text(const StateFormat& states) {
+std::string states_text(const TrainSetup& setup, const ParamTable& table) {
+  const StateFormat states = setup.states;
   const std::string_view master = row_of(states.master).name, moments = row_of(states.moments).name;
   if (master == moments) return fmt::format("{} masters and moments", master);
-  return fmt::format("{} masters, {} moments", master, moments);
+  return fmt::format(
+      "{} masters, {} moments{}", master, moments,
+      parameters_on(Placement::device, setup, table) > 0 ? " on the host, fp32 on the device" : "");
 }
 
 /// What fp16 scales its losses by; empty for the other dtypes.
@@ -130,7 +133,8 @@ std::string fixed_text(const Machine& machine, const TrainSetup& setup, const Pa
 
 std::string save_text(const Config& config, const ParamTable& table, const TrainSetup& setup,
                       uint64_t disk_free) {
-  const uint64_t bytes = checkpoint_bytes(table, setup.dtype, largest_save(setup, config.checkpoint.states));
+  const uint64_t bytes =
+      checkpoint_bytes(table, setup.dtype, largest_save(setup, table, config.checkpoint.states));
   const std::string when = config.checkpoint.every > 0
                                ? fmt::format("every {} steps and at the end", config.checkpoint.every)
                                : "at the end";
@@ -163,9 +167,10 @@ std::string banner(const Config& config, const ModelSource& model, const Machine
   text += row("numa", numa_text(machine));
   text += row("model", model_text(model, table));
   text += row("dtype", fmt::format("{} weights, activations and gradients; {}{}", name_of(setup.dtype),
-                                   states_text(setup.states), scale_text(setup)));
+                                   states_text(setup, table), scale_text(setup)));
   text += row("weights", weights_text(setup, table));
-  text += row("schedule", schedule_text(setup));
+  text += row("schedule", schedule_text(setup, table));
+  text += row("activation", activations_text(setup));
   text +=
       row("batch",
           fmt::format("{} sequences of {} tokens = micro-batch {} x accumulation {} x 1 rank; {} steps",

@@ -8,6 +8,7 @@
 #include "core/io/atomic_file.h"
 #include "offload/checkpoint_damage.h"
 #include "offload/checkpoint_state.h"
+#include "offload/choices.h"
 #include "offload/folder_in_place.h"
 
 namespace tandem {
@@ -103,36 +104,41 @@ FetchParameter fetch_plane(Trainer& trainer, const StoredPlane& plane) {
   };
 }
 
-/// One parameter's tensor of a plane on its way into a file.
+/// A plane on its way into a file.
+struct OutgoingPlane {
+  StoredPlane plane;
+  StoredOrder order;
+};
 struct OutgoingTensor {
   const ParamSpec* spec;
-  const StoredPlane* plane;
-  StoredOrder* order;
+  OutgoingPlane* plane;
 };
 
+/// format: of the states on the host; a block's own is the trainer's to say.
 FileSums save_file(const std::string& folder, const PlaneFile& file, Trainer& trainer,
                    const CheckpointModel& model, StateFormat format) {
-  const std::vector<StoredPlane> planes = stored_planes(file.plane, model.dtype, format);
-  std::list<StoredOrder> orders;
+  std::vector<StateFormat> formats{format};
+  if (format != StateFormat{}) formats.emplace_back();
+  std::list<OutgoingPlane> planes;
   SafetensorsHeader header;
   std::map<std::string, OutgoingTensor> tensors;
-  for (const StoredPlane& plane : planes) {
-    StoredOrder& order = orders.emplace_back(fetch_plane(trainer, plane), size_of(plane.dtype));
-    for (const ParamSpec& spec : model.table.params()) {
-      if (spec.frozen) continue;
-      const std::string name = model.form.stored_name(spec.name) + plane.suffix;
-      header.entries.push_back({name, std::string(plane.stored), stored_shape(plane, spec), 0, 0});
-      tensors[name] = {&spec, &plane, &order};
+  for (const StateFormat held : formats)
+    for (const StoredPlane& plane : stored_planes(file.plane, model.dtype, held)) {
+      OutgoingPlane& outgoing = planes.emplace_back(
+          OutgoingPlane{plane, StoredOrder(fetch_plane(trainer, plane), size_of(plane.dtype))});
+      for (const ParamSpec& spec : model.table.params()) {
+        if (spec.frozen || trainer.format(spec.block) != held) continue;
+        const std::string name = model.form.stored_name(spec.name) + plane.suffix;
+        header.entries.push_back({name, std::string(plane.stored), stored_shape(plane, spec), 0, 0});
+        tensors[name] = {&spec, &outgoing};
+      }
     }
-  }
   return write_safetensors_set(folder, file.stem, header, kShardLimit,
                                [&](const SafetensorsEntry& entry, uint64_t offset, std::span<std::byte> out) {
-                                 const OutgoingTensor& tensor = tensors.at(entry.name);
-                                 if (!tensor.plane->scales)
-                                   return tensor.order->read(*tensor.spec, offset, out);
-                                 fetch_plane(trainer, *tensor.plane)(
-                                     *tensor.spec,
-                                     static_cast<int64_t>(offset / size_of(tensor.plane->dtype)), out);
+                                 const auto& [spec, from] = tensors.at(entry.name);
+                                 if (!from->plane.scales) return from->order.read(*spec, offset, out);
+                                 fetch_plane(trainer, from->plane)(
+                                     *spec, static_cast<int64_t>(offset / size_of(from->plane.dtype)), out);
                                });
 }
 
@@ -166,17 +172,22 @@ class Reading {
 
 }  // namespace
 
-CheckpointParts largest_save(const TrainSetup& setup, bool states) {
+CheckpointParts largest_save(const TrainSetup& setup, const ParamTable& table, bool states) {
   const bool delayed = setup.policy.schedule == Schedule::delayed;
-  return {states, delayed, delayed && setup.prediction > 0, setup.states};
+  return {states, delayed, delayed && setup.prediction > 0, setup.states,
+          parameters_on(Placement::device, setup, table)};
 }
 
 uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const CheckpointParts& parts) {
   const auto all = static_cast<uint64_t>(table.parameter_count()),
              trained = static_cast<uint64_t>(table.trained_count());
   const uint64_t planes = (parts.lagged ? 1u : 0u) + (parts.predicted ? 1u : 0u);
-  const double each = bytes_held(parts.format) + static_cast<double>(bytes_beside(parts.format));
-  const auto held = static_cast<uint64_t>(each * static_cast<double>(trained));
+  const auto bytes = [](StateFormat format, uint64_t parameters) {
+    const double each = bytes_held(format) + static_cast<double>(bytes_beside(format));
+    return static_cast<uint64_t>(each * static_cast<double>(parameters));
+  };
+  const auto on_device = static_cast<uint64_t>(parts.on_device);
+  const uint64_t held = bytes(parts.format, trained - on_device) + bytes({}, on_device);
   return all * size_of(dtype) + (parts.states ? held + trained * planes * size_of(dtype) : 0);
 }
 
@@ -218,14 +229,26 @@ SavedPlanes::SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table)
   for (const auto& [file, set] : checkpoint.planes()) check(file, set);
 }
 
-/// Of each parameter all the tensors that the format wants, and no others.
+StateFormat SavedPlanes::format(const ParamSpec& spec) const {
+  StateFormat format = checkpoint_.state().format;
+  const auto is_fp32 = [&](Plane file) {
+    const LocatedTensor* tensor =
+        checkpoint_.planes().at(file).find(model_.stored_form().stored_name(spec.name));
+    return tensor != nullptr && tensor->entry->dtype == safetensors_name(DType::f32);
+  };
+  if (is_fp32(Plane::master)) format.master = MasterFormat::fp32;
+  if (is_fp32(Plane::exp_avg)) format.moments = MomentFormat::fp32;
+  return format;
+}
+
+/// Of each parameter all the tensors that its format wants, and no others.
 void SavedPlanes::check(Plane file, const SafetensorsSet& set) const {
   const std::string stem = std::ranges::find(kPlaneFiles, file, &PlaneFile::plane)->stem,
                     path = checkpoint_.folder() / kOptimizerFolder / (stem + ".safetensors");
   const RunState& state = checkpoint_.state();
   size_t expected = 0;
-  for (const StoredPlane& plane : stored_planes(file, state.dtype, state.format))
-    for (const ParamSpec& spec : table_.params()) {
+  for (const ParamSpec& spec : table_.params())
+    for (const StoredPlane& plane : stored_planes(file, state.dtype, format(spec))) {
       if (spec.frozen) continue;
       ++expected;
       const std::string name = model_.stored_form().stored_name(spec.name) + plane.suffix;
@@ -254,9 +277,8 @@ bool SavedPlanes::read(Plane plane, BlockId block, Tensor out) {
 }
 
 void SavedPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) {
-  const RunState& state = checkpoint_.state();
   for (const auto& [file, set] : checkpoint_.planes())
-    for (const StoredPlane& stored : stored_planes(file, state.dtype, state.format)) {
+    for (const StoredPlane& stored : stored_planes(file, checkpoint_.state().dtype, format(spec))) {
       if (stored.plane != plane) continue;
       const LocatedTensor& tensor = *set.find(model_.stored_form().stored_name(spec.name) + stored.suffix);
       const size_t element = size_of(stored.dtype);
@@ -266,7 +288,7 @@ void SavedPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, 
       if (stored.scales) return read(static_cast<uint64_t>(first / kStateGroup), out);
       return read_in_block_order(spec, element, first, out, read);
     }
-  ASSERT(false, "a checkpoint of {} states has no such plane", name_of(state.format));
+  ASSERT(false, "states in {} have no such plane", name_of(format(spec)));
 }
 
 void SavedPlanes::read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) {

@@ -1,9 +1,10 @@
 #pragma once
 // Checkpoints: atomic, checksummed, free of world size. The folder is an ordinary Hugging Face model folder;
 // optimizer/ and state.json hold the rest of a run. Planes under optimizer/ have the names and shapes of the
-// model's files, and none for frozen parameters. Masters beside their bf16 weights are NAME (those weights)
-// and NAME.low; groups of int8 moments, whose scales are NAME.scale, count in the order of training, also
-// where the files' is transposed.
+// model's files, and none for frozen parameters. The states of a block whose optimizer is on the device are
+// in fp32 whatever the format of the others; a tensor's own dtype says so. Masters beside their bf16 weights
+// are NAME (those weights) and NAME.low; groups of int8 moments, whose scales are NAME.scale, count in the
+// order of training, also where the files' is transposed.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -38,7 +39,7 @@ struct RunState {
   std::vector<DataFile> data;
   std::string config_hash;  ///< of config.resolved.json
   bool states = true;       ///< masters and moments are there; without them a run can't be resumed
-  StateFormat format;
+  StateFormat format;       ///< of the states on the host
 };
 
 /// What goes into a checkpoint beside the trainer's planes.
@@ -55,9 +56,10 @@ struct CheckpointModel {
 struct CheckpointParts {
   bool states = true, lagged = false, predicted = false;
   StateFormat format = {};
+  int64_t on_device = 0;  ///< parameters whose states are in fp32 whatever the format
 };
 /// What the largest save of a run with that setup holds.
-CheckpointParts largest_save(const TrainSetup& setup, bool states);
+CheckpointParts largest_save(const TrainSetup& setup, const ParamTable& table, bool states);
 uint64_t checkpoint_bytes(const ParamTable& table, DType dtype, const CheckpointParts& parts);
 
 /// Writes the state of a quiesced trainer as `folder`, which appears complete or not at all. Error(failed),
@@ -95,7 +97,7 @@ class SavedPlanes : public PlaneSource {
   /// Error(usage) when the checkpoint is of another model than the table's, or froze other parameters.
   SavedPlanes(const Checkpoint& checkpoint, const ParamTable& table);
   bool read(Plane plane, BlockId block, Tensor out) override;
-  [[nodiscard]] StateFormat format() const override { return checkpoint_.state().format; }
+  [[nodiscard]] StateFormat format(const ParamSpec& spec) const override;
   [[nodiscard]] bool has_moments() const override { return true; }
   void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override;
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override;

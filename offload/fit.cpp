@@ -10,6 +10,7 @@
 #include "core/io/safetensors.h"
 #include "core/io/stored_order.h"
 #include "gpu/host/host_ops.h"
+#include "offload/choices.h"
 #include "offload/progress.h"
 
 namespace tandem {
@@ -58,7 +59,11 @@ std::string shortfall(const Machine& machine, const TrainSetup& setup, const Par
                         plan.device_bytes());
 }
 
-/// One change of a setup. turn: what the config should say; nothing if that is so already.
+bool any_on(Placement place, const TrainSetup& setup) {
+  return std::ranges::find(setup.placement, place) != setup.placement.end();
+}
+
+/// One change of a setup: what the config should say; nothing if that is so already.
 using Knob = std::optional<std::string> (*)(TrainSetup&);
 
 std::optional<std::string> recompute(TrainSetup& setup) {
@@ -73,9 +78,11 @@ std::optional<std::string> recompute_offload(TrainSetup& setup) {
 }
 
 std::optional<std::string> offload(TrainSetup& setup) {
-  const std::vector<Placement> host(setup.placement.size(), Placement::host);
-  if (std::exchange(setup.placement, host) == host) return {};
-  return "zero_optimization.offload_optimizer.device: \"cpu\"";
+  if (!any_on(Placement::device, setup)) return {};
+  const bool none = !any_on(Placement::host, setup);
+  setup.placement.assign(setup.placement.size(), Placement::host);
+  return none ? "zero_optimization.offload_optimizer.device: \"cpu\""
+              : "zero_optimization.offload_optimizer.ratio: 1";
 }
 
 std::optional<std::string> one_micro_batch_at_a_time(TrainSetup& setup) {
@@ -106,13 +113,39 @@ std::optional<std::string> no_delay(TrainSetup& setup) {
 
 std::optional<std::string> compact_moments(TrainSetup& setup) {
   if (std::exchange(setup.states.moments, MomentFormat::int8) == MomentFormat::int8) return {};
-  if (setup.placement.front() == Placement::device) return {};
+  if (!any_on(Placement::host, setup)) return {};
   return "zero_optimization.offload_optimizer.moment_format: \"int8\"";
+}
+
+std::optional<std::string> compact_masters(TrainSetup& setup) {
+  if (std::exchange(setup.states.master, MasterFormat::ulp8) == MasterFormat::ulp8) return {};
+  if (!any_on(Placement::host, setup) || !refusal(setup.states, setup.dtype).empty()) return {};
+  return "zero_optimization.offload_optimizer.master_format: \"ulp8\"";
 }
 
 /// In the order in which they are offered: what costs least first.
 constexpr Knob kKnobs[] = {recompute,           offload,        recompute_offload, one_micro_batch_at_a_time,
-                           smaller_micro_batch, stream_weights, no_delay,          compact_moments};
+                           smaller_micro_batch, stream_weights, no_delay,          compact_moments,
+                           compact_masters};
+
+/// With what the config leaves open settled again.
+std::optional<std::string> turn(Knob knob, const Machine& machine, const ParamTable& table,
+                                TrainSetup& setup) {
+  std::optional<std::string> says = knob(setup);
+  if (says) settle(machine, table, setup);
+  return says;
+}
+
+/// The highest of some ratios with which the device takes over enough from the host.
+std::optional<std::string> lower_ratio(const Machine& machine, TrainSetup setup, const ParamTable& table) {
+  if (!any_on(Placement::host, setup)) return {};
+  for (int percent = 95; percent >= 0; percent -= 5) {
+    setup.placement = place_by_ratio(table, percent / 100.0);
+    if (shortfall(machine, setup, table).empty())
+      return fmt::format("zero_optimization.offload_optimizer.ratio: {}", percent / 100.0);
+  }
+  return {};
+}
 
 bool needs_less(const TrainSetup& a, const TrainSetup& b, const ParamTable& table) {
   const MemoryPlan one = plan_memory(a, table), other = plan_memory(b, table);
@@ -125,7 +158,7 @@ std::optional<std::string> knobs_together(const Machine& machine, TrainSetup set
   std::vector<std::string> all;
   for (const Knob knob : kKnobs) {
     TrainSetup turned = setup;
-    const std::optional<std::string> says = knob(turned);
+    const std::optional<std::string> says = turn(knob, machine, table, turned);
     if (!says || !needs_less(turned, setup, table)) continue;
     setup = std::move(turned);
     const std::string_view key = std::string_view(*says).substr(0, says->find(':'));
@@ -175,9 +208,10 @@ std::optional<std::string> first_knob(const Machine& machine, const TrainSetup& 
                                       const ParamTable& table) {
   for (const Knob knob : kKnobs) {
     TrainSetup turned = setup;
-    const std::optional<std::string> says = knob(turned);
+    const std::optional<std::string> says = turn(knob, machine, table, turned);
     if (says && shortfall(machine, turned, table).empty()) return says;
   }
+  if (auto ratio = lower_ratio(machine, setup, table)) return ratio;
   if (auto together = knobs_together(machine, setup, table)) return together;
   const MemoryPlan plan = plan_memory(setup, table);
   const size_t host = plan.host_bytes() + fixed_bytes(machine, setup, table).working;

@@ -14,9 +14,9 @@ namespace tandem {
 using ScopeBytes = std::map<std::string, size_t>;
 
 struct MemoryPlan {
-  ScopeBytes device;  ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
-  ScopeBytes host;    ///< master, exp_avg, exp_avg_sq, and the pinned: slots, weights, activations, batches,
-                    ///< scalars, tables
+  ScopeBytes device;   ///< weights, gradients, activations, optimizer, slots, batches, scalars, tables
+  ScopeBytes host;     ///< master, exp_avg, exp_avg_sq, and the pinned: slots, weights, activations, batches,
+                       ///< scalars, tables
   size_t staging = 0;  ///< of the host, pinned; held only while planes are loaded, saved or rounded
   [[nodiscard]] size_t device_bytes() const;
   [[nodiscard]] size_t host_bytes() const;

@@ -124,6 +124,7 @@ void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t token
   const std::lock_guard lock(mutex_);
   if (!d.skipped && parts_.policy.read_late_only(step + 1)) decisions_[step].prediction = setup.prediction;
   decisions_.erase(decisions_.begin(), decisions_.lower_bound(step - kRemembered));
+  sums_.erase(sums_.begin(), sums_.lower_bound(step - kRemembered));
 }
 
 /// Ends the run where the configuration says so, naming the first tensor whose gradient is not finite.
@@ -193,14 +194,16 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
-  update_elements(d, block, slot);
+  const AdamSums sums = update_elements(d, block, slot);
   const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - begin;
   const std::lock_guard lock(mutex_);
   work_.seconds += busy.count();
   work_.parameters += slot.numel();
+  sums_[step][block] = sums;
 }
 
-void Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
+AdamSums Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
+  AdamSums sums;
   const BlockStates& states = parts_.states.block(block);
   const StateFormat format = parts_.setup.format(block);
   for (const AdamPass& pass : adam_passes(parts_.table, block, format)) {
@@ -209,8 +212,9 @@ void Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
     adam(parts_.workers, parts_.setup.isa,
          {states_of(states, format, pass.first, pass.count), gradient, gradient, upper, upper},
          decay_of(pass.decay), d.scalars, d.prediction,
-         {{parts_.setup.seed, pass.parameter, static_cast<uint32_t>(d.updates)}, 0});
+         {{parts_.setup.seed, pass.parameter, static_cast<uint32_t>(d.updates)}, 0}, &sums);
   }
+  return sums;
 }
 
 /// The launch itself is work of the lane: when the scalars are known, and in the order of its turns.
@@ -244,6 +248,15 @@ Decision Optimizer::decision(int64_t step) const {
   const auto found = decisions_.find(step);
   ASSERT(found != decisions_.end(), "step {} has not been decided", step);
   return found->second;
+}
+
+std::optional<AdamSums> Optimizer::sums(int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = sums_.find(step);
+  if (found == sums_.end()) return std::nullopt;
+  AdamSums all;
+  for (const auto& [block, sums] : found->second) all += sums;
+  return all;
 }
 
 Progress Optimizer::progress() const {

@@ -11,6 +11,7 @@
 #include "core/device/device.h"
 #include "core/device/ops.h"
 #include "core/device/workers.h"
+#include "cpu_adam/adam_sums.h"
 #include "offload/optimizer_states.h"
 #include "offload/setup.h"
 #include "offload/slots.h"
@@ -52,7 +53,7 @@ struct LandedScalars {
 /// landed first. In the others backward's order.
 std::vector<BlockId> update_order(Schedule schedule, const ParamTable& table);
 
-/// Its calls but decision(), progress() and work() are the main thread's.
+/// Its calls but decision(), progress(), sums() and work() are the main thread's.
 class Optimizer {
  public:
   /// The lanes that it needs, which take turns: the first for decisions. Where updates begin before all
@@ -84,6 +85,11 @@ class Optimizer {
   [[nodiscard]] Fence finish(const LandedScalars& numbers, const Fence& numbers_landed);
   /// The decision about a step whose fence the caller has waited for.
   [[nodiscard]] Decision decision(int64_t step) const;
+  /// Of the step's update, over the blocks on the host in their order: nothing of it depends on timing. None
+  /// where nothing was updated there: a skipped step, none before this run, no block on the host. To be asked
+  /// once the decision of a later step has been waited for: its forward, or its turn on the lane, comes after
+  /// the update.
+  [[nodiscard]] std::optional<AdamSums> sums(int64_t step) const;
   /// After all that has been decided.
   [[nodiscard]] Progress progress() const;
   /// Seconds that host Adam has been busy so far, and parameters that it has updated.
@@ -104,7 +110,7 @@ class Optimizer {
   void enqueue_host(HostLane& lane, BlockId block, int64_t step);
   void enqueue_device(HostLane& lane, BlockId block, int64_t step);
   void update_on_host(BlockId block, int64_t step, Tensor slot);
-  void update_elements(const Decision& decision, BlockId block, Tensor slot);
+  [[nodiscard]] AdamSums update_elements(const Decision& decision, BlockId block, Tensor slot);
   void update_on_device(BlockId block, int64_t step, Tensor slot);
   [[nodiscard]] Decay decay_of(bool decays) const;
 
@@ -116,7 +122,8 @@ class Optimizer {
 
   mutable std::mutex mutex_;
   Progress progress_;
-  std::map<int64_t, Decision> decisions_;  ///< the last few
+  std::map<int64_t, Decision> decisions_;                ///< the last few
+  std::map<int64_t, std::map<BlockId, AdamSums>> sums_;  ///< of the same steps
   Work work_;
 };
 

@@ -47,7 +47,8 @@ void add_host(MemoryReport& report, const StepRecording& recorded, const Machine
 
 void add_disk(MemoryReport& report, const Config& config, const TrainSetup& setup, const ParamTable& table,
               uint64_t disk_free) {
-  const uint64_t all = checkpoint_bytes(table, setup.dtype, largest_save(setup, config.checkpoint.states)),
+  const uint64_t all = checkpoint_bytes(table, setup.dtype,
+                                        largest_save(setup, table, config.checkpoint.states)),
                  weights = checkpoint_bytes(table, setup.dtype, {.states = false});
   ScopeBytes scopes{{"weights", weights}};
   if (all > weights) scopes["optimizer"] = all - weights;

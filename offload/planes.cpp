@@ -91,7 +91,7 @@ void PlaneMover::load_states(PlaneSource& source) {
 
 void PlaneMover::load_parameter(PlaneSource& source, const ParamSpec& spec) {
   const StateFormat held = setup_.format(spec.block);
-  if (on_host(spec.block) && source.format() == held) {
+  if (on_host(spec.block) && source.format(spec) == held) {
     const BlockStates& states = states_.block(spec.block);
     return read_states(source, spec, 0, states_of(states, held, spec.offset, spec.numel),
                        upper_of(states, spec.offset, spec.numel));
@@ -104,7 +104,7 @@ void PlaneMover::load_parameter(PlaneSource& source, const ParamSpec& spec) {
 
 /// By way of fp32. What is rounded is rounded by random bits that no update draws.
 void PlaneMover::convert(PlaneSource& source, const ParamSpec& spec, int64_t first, int64_t count) {
-  StatePiece piece(source.format(), count);
+  StatePiece piece(source.format(spec), count);
   read_states(source, spec, first, piece.states(), piece.upper());
   std::vector<float> master(static_cast<size_t>(count)), exp_avg(master.size()), exp_avg_sq(master.size());
   decode_states(workers_, piece.states(), piece.upper(), {master, exp_avg, exp_avg_sq});

@@ -29,8 +29,8 @@ class PlaneSource {
   /// Fills one of the block's planes of weights (training dtype), [trained elements] on the host; padding
   /// stays zero (out comes zeroed). False, with nothing written: there is no such plane.
   virtual bool read(Plane plane, BlockId block, Tensor out) = 0;
-  /// The format of what read_state() gives.
-  [[nodiscard]] virtual StateFormat format() const = 0;
+  /// The format of what read_state() gives of a parameter.
+  [[nodiscard]] virtual StateFormat format(const ParamSpec& spec) const = 0;
   /// False: there are masters only, and moments are zero.
   [[nodiscard]] virtual bool has_moments() const = 0;
   /// Fills out with the bytes of a parameter's plane of states in that format, from element `first` of the
@@ -45,7 +45,7 @@ class FreshPlanes : public PlaneSource {
  public:
   explicit FreshPlanes(WeightSource& weights) : weights_(weights) {}
   bool read(Plane, BlockId, Tensor) override { return false; }
-  [[nodiscard]] StateFormat format() const override { return {}; }
+  [[nodiscard]] StateFormat format(const ParamSpec&) const override { return {}; }
   [[nodiscard]] bool has_moments() const override { return false; }
   void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override;
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 
@@ -38,6 +39,18 @@ double SpeedWindow::seconds_per_step() const {
 namespace {
 /// JSON has no infinities: a norm or loss that is not finite becomes null.
 json::Value finite(double x) { return std::isfinite(x) ? json::Value(x) : json::Value(); }
+
+/// Of the gradient with the first moment that it met; null where either is zero, as before the second update.
+json::Value grad_cosine(const std::optional<AdamSums>& sums) {
+  if (!sums) return {};
+  const double cosine = sums->grad_moment / std::sqrt(sums->grad_squares * sums->moment_squares);
+  return finite(std::clamp(cosine, -1.0, 1.0));  // the sums are rounded
+}
+
+/// |update| / |weight|.
+json::Value update_ratio(const std::optional<AdamSums>& sums) {
+  return sums ? finite(std::sqrt(sums->update_squares / sums->master_squares)) : json::Value();
+}
 }  // namespace
 
 json::Value metrics_line(const StepReport& report, const LineContext& context) {
@@ -57,6 +70,8 @@ json::Value metrics_line(const StepReport& report, const LineContext& context) {
       {"lr", d.lr},
       {"loss_scale", d.loss_scale},
       {"skipped", d.skipped},
+      {"grad_cosine", grad_cosine(report.sums_before)},
+      {"update_ratio", update_ratio(report.sums_before)},
       {"step_ms", t.total_ms},
       {"busy_ms", t.busy_ms},
       {"exposed_ms",

@@ -23,6 +23,12 @@ enum class Order : uint8_t { layer_major, micro_batch_major };
 
 enum class OnNonfinite : uint8_t { skip, stop };
 
+/// What the config leaves to the plan; settle() in offload/choices.h decides it.
+struct LeftOpen {
+  bool activations = false;  ///< what a layer keeps for its backward
+  bool embedding = false;    ///< where the embedding's optimizer is
+};
+
 struct TrainSetup {
   Arch arch;
   DType dtype = DType::f32;   ///< weights, activations, gradients
@@ -34,6 +40,7 @@ struct TrainSetup {
   PolicyOptions policy;
   float prediction = 0;              ///< delayed: factor of `correction: predict`; 0 = correction none
   std::vector<Placement> placement;  ///< of each block
+  LeftOpen open;
   AdamHyper adam;
   StateFormat states;  ///< of blocks whose states are on the host; on the device they are in fp32
   uint64_t seed = 0;   ///< of the random bits of compact states

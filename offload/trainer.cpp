@@ -191,6 +191,7 @@ class Trainer::Impl {
     flights_.pop_front();
     StepReport report;
     report.decision = optimizer_->decision(flight.step);
+    report.sums_before = optimizer_->sums(flight.step - 1);
     report.lag = flight.lag;
     report.times = compute_->times(flight.begin, flight.end);
     const Optimizer::Work work = optimizer_->work();
@@ -259,6 +260,8 @@ class Trainer::Impl {
         return true;
     }
   }
+
+  [[nodiscard]] StateFormat format(BlockId block) const { return setup_.format(block); }
 
   void begin_reading() { reader_.emplace(mover()); }
   void end_reading() { reader_.reset(); }
@@ -493,6 +496,7 @@ TrainState Trainer::state() const {
 bool Trainer::has_plane(Plane plane) const {
   return guarded(device_, [&] { return impl_->has_plane(plane); });
 }
+StateFormat Trainer::format(BlockId block) const { return impl_->format(block); }
 void Trainer::begin_reading() {
   guarded(device_, [&] { impl_->begin_reading(); });
 }

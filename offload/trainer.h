@@ -26,6 +26,9 @@ struct StepTokens {
 /// What is known about a step once its update has been decided.
 struct StepReport {
   Decision decision;
+  /// Optimizer::sums() of the step before. This step's own update may still be running, so it waits for the
+  /// next report.
+  std::optional<AdamSums> sums_before;
   int lag = 0;
   StreamTimes times;  ///< of the compute stream, from the end of the previous step's backward to the end of
                       ///< this one's
@@ -73,6 +76,8 @@ class Trainer {
   /// After quiesce(): what a checkpoint holds.
   [[nodiscard]] TrainState state() const;
   [[nodiscard]] bool has_plane(Plane plane) const;
+  /// How a block's states are held.
+  [[nodiscard]] StateFormat format(BlockId block) const;
   /// out: elements of the block from `first` on (of scales: of the plane), on the host, in the dtype that the
   /// plane has. Frozen elements are among the weights only; no read crosses the line between them and the
   /// trained ones. With the staging of begin_reading().

@@ -59,7 +59,7 @@ class Run {
         data_(open_data(config, model_.arch)),
         steps_(run_steps(config, data_)),
         machine_(find_machine(config.device, config.where("device.kind"))),
-        setup_(make_setup(config, model_.arch, table_, steps_, machine_.isa)),
+        setup_(make_setup(config, model_.arch, table_, steps_, machine_)),
         pinned_bytes_(plan_memory(setup_, table_).most_pinned_bytes()),
         folder_(config.output_dir),
         resolved_(json::dump(resolved(config), 2) + "\n"),
@@ -100,7 +100,7 @@ class Run {
   }
 
   [[nodiscard]] uint64_t bytes_per_save() const {
-    return checkpoint_bytes(table_, setup_.dtype, largest_save(setup_, config_.checkpoint.states));
+    return checkpoint_bytes(table_, setup_.dtype, largest_save(setup_, table_, config_.checkpoint.states));
   }
 
   void check_disk(uint64_t disk_free) const {

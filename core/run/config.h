@@ -64,6 +64,7 @@ struct Config {
     enum class Schedule : uint8_t { synchronous, exact, delayed };
     enum class Correction : uint8_t { none, predict };
     Device device = Device::none;
+    std::optional<double> ratio;  ///< 0 to 1; absent: the plan's choice, and always where device is none
     bool pin_memory = true;
     Schedule schedule = Schedule::synchronous;  ///< synchronous where device is none
     int64_t warmup_steps = 0;    ///< at lag 0, before delayed and after an overflow or a risen loss
@@ -92,8 +93,8 @@ struct Config {
     int64_t max_skipped_in_a_row = 0;
   } train;
 
-  enum class ActivationPolicy : uint8_t { keep, recompute, recompute_offload };
-  ActivationPolicy activation_policy = ActivationPolicy::recompute;
+  enum class ActivationPolicy : uint8_t { keep, recompute, recompute_offload, automatic };
+  ActivationPolicy activation_policy = ActivationPolicy::automatic;
 
   struct Model {
     std::optional<std::string> path;  ///< absolute; exactly one of path and config

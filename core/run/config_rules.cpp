@@ -149,6 +149,17 @@ void resolve_streaming(Reading& reading) {
         "zero_optimization.offload_optimizer.device \"cpu\", or offload_param.device \"none\"");
 }
 
+void check_ratio(Reading& reading) {
+  constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
+  const std::optional<double> ratio = reading.config.offload_optimizer.ratio;
+  if (!ratio || reading.config.offloads_optimizer() ||
+      !reading.usable({kRatio, "zero_optimization.offload_optimizer.device"}))
+    return;
+  reading.fail(kRatio,
+               fmt::format("{} {} is of an optimizer on the host, and nothing is offloaded", kRatio, *ratio),
+               "leave it out, or zero_optimization.offload_optimizer.device \"cpu\"");
+}
+
 void resolve_offload(Reading& reading) {
   Config::OffloadOptimizer& offload = reading.config.offload_optimizer;
   using Device = Config::OffloadOptimizer::Device;
@@ -164,6 +175,7 @@ void resolve_offload(Reading& reading) {
     offload.schedule = Config::OffloadOptimizer::Schedule::synchronous;
     if (reading.given(kSchedule)) reading.ignore(kSchedule, "nothing is offloaded");
   }
+  check_ratio(reading);
   check_formats(reading);
   resolve_streaming(reading);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/io/json.h"
+#include "offload/choices.h"
 #include "offload/cli/command.h"
 #include "offload/cli/options.h"
 #include "offload/plan.h"
@@ -47,6 +48,7 @@ void print(const ModelSource& model, const ParamTable& table, const Machine& mac
              table.block_count());
   fmt::print("step    {} micro-batches of {} x {} tokens, {}\n", setup.micro_batches, setup.micro_batch,
              setup.length, name_of(setup.dtype));
+  fmt::print("choice  activations {}; {}\n", activations_text(setup), placement_text(setup, table));
   fmt::print("device  {}{}\n\n", machine.device_kind,
              machine.device_why.empty() ? "" : " (" + machine.device_why + ")");
   fmt::print("{:<14} {:>12} {:>12}\n", "", "needs", "may use");
@@ -65,8 +67,7 @@ class Plan : public Command {
     const ModelSource model = open_model(config);
     const ParamTable table(model.arch, config.optimizer.no_decay, config.model.freeze);
     // The number of steps decides the learning rate, and no byte.
-    const TrainSetup setup =
-        make_setup(config, model.arch, table, config.train.steps.value_or(1), machine.isa);
+    const TrainSetup setup = make_setup(config, model.arch, table, config.train.steps.value_or(1), machine);
     const MemoryReport report = report_memory(
         config, machine, setup, table, free_disk_bytes(config.output_dir.empty() ? "." : config.output_dir));
     if (json_) {

@@ -54,6 +54,26 @@ TEST(ConfigBanner, SaysWhatARunIsAboutToDoAndWritesNothing) {
   EXPECT_NE(ran.err.substr(none).find("model.layers.*.mlp.up_proj.weight"), ran.err.npos);
 }
 
+/// The resolved config keeps "auto"; what it came to is said, by the plan, too.
+TEST(ConfigBanner, SaysWhatAutoChose) {
+  const TinyRuns runs;
+  const std::string policy = "activation_checkpointing.policy";
+  expect_says(runs.train("auto", {}, {"--dry-run"}), {"activation keep (chosen by auto)\n"});
+  expect_says(runs.train("given", {{policy, "\"recompute\""}}, {"--dry-run"}), {"activation recompute\n"});
+  const Keys tight{{"device.memory_limit", "\"400KiB\""}};
+  expect_says(runs.train("tight", tight, {}), {"activation recompute (chosen by auto)\n"});
+  expect_says(runs.train("wide", {}, {"--quiet"}), {});
+  expect_same_checkpoint(checkpoint_path(runs.path("tight"), 12), checkpoint_path(runs.path("wide"), 12));
+  EXPECT_EQ(*json::parse_file(runs.path("tight/config.resolved.json"))
+                 .root.find("activation_checkpointing")
+                 ->find("policy"),
+            json::Value("auto"));
+  const Ran plan = run_tandem({"plan", runs.path("tight.json")});
+  EXPECT_NE(plan.out.find("choice  activations recompute (chosen by auto); optimizer on the host\n"),
+            plan.out.npos)
+      << plan.out;
+}
+
 TEST(ConfigBanner, SaysWhenUpdatesBegin) {
   const TinyRuns runs;
   const std::string offload = "zero_optimization.offload_optimizer";
@@ -62,10 +82,11 @@ TEST(ConfigBanner, SaysWhenUpdatesBegin) {
   early["gradient_clipping"] = "0";
   early["train.on_nonfinite"] = "\"stop\"";
   limited[offload] = R"({"schedule": "delayed", "warmup_steps": 5, "staleness_limit": 0.25})";
-  expect_says(runs.train("usual", usual, {"--dry-run"}),
-              {"exact, lag 0, updates begin when norm and flags are known; optimizer on the host"});
+  expect_says(
+      runs.train("usual", usual, {"--dry-run"}),
+      {"exact, lag 0, updates begin when norm and flags are known; optimizer of embedding on the device"});
   expect_says(runs.train("early", early, {"--dry-run"}),
-              {"exact, lag 0, updates begin as gradients land; optimizer on the host"});
+              {"exact, lag 0, updates begin as gradients land; optimizer of embedding on the device"});
   expect_says(
       runs.train("limited", limited, {"--dry-run"}),
       {"delayed, lag 0 for 5 steps, then 1, 0 again if the loss rises by 0.25 nats; correction predict x1"});

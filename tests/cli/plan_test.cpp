@@ -80,6 +80,9 @@ TEST(MemoryPlanProgram, ARunTakesWhatItSaysToTheByte) {
       {{"zero_optimization.offload_optimizer.moment_format", "\"int8\""},
        {"zero_optimization.offload_optimizer.master_format", "\"split\""},
        {"model.freeze", R"(["*embed*"])"}},
+      {{"zero_optimization", R"({"offload_optimizer": {}})"}},
+      {{"zero_optimization.offload_optimizer.ratio", "0.5"},
+       {"zero_optimization.offload_optimizer.moment_format", "\"int8\""}},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string name = fmt::format("run{}", i);

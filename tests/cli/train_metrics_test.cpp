@@ -50,10 +50,10 @@ TEST_F(NumbersMetrics, EveryLineHasEveryField) {
     const auto keys = keys_of(line);
     const std::set<std::string> there(keys.begin(), keys.end());
     for (const char* key :
-         {"step",         "updates",    "epoch",         "time",      "loss",       "tokens",
-          "tokens_per_s", "grad_norm",  "clip_coef",     "lr",        "loss_scale", "skipped",
-          "step_ms",      "exposed_ms", "adam_gparam_s", "d2h_bytes", "h2d_bytes",  "device_peak_bytes",
-          "pinned_bytes", "host_bytes", "version_lag"})
+         {"step",         "updates",    "epoch",         "time",        "loss",        "tokens",
+          "tokens_per_s", "grad_norm",  "clip_coef",     "lr",          "loss_scale",  "skipped",
+          "step_ms",      "exposed_ms", "adam_gparam_s", "d2h_bytes",   "h2d_bytes",   "device_peak_bytes",
+          "pinned_bytes", "host_bytes", "version_lag",   "grad_cosine", "update_ratio"})
       EXPECT_TRUE(there.contains(key)) << key;
     EXPECT_EQ(keys_of(*line.find("exposed_ms")), (std::vector<std::string>{"d2h", "adam", "h2d", "other"}));
   }
@@ -80,6 +80,20 @@ TEST_F(NumbersMetrics, CountsAreThoseOfTheRun) {
     const double factor =
         step <= 3 ? (n + 1) / 3 : r + (1 - r) * (1 + std::cos(std::acos(-1.0) * (n - 3) / 37)) / 2;
     EXPECT_NEAR(number(line, "lr"), 1e-2 * factor, 1e-15);
+  }
+}
+
+/// Each line's are those of the update before it; the first update meets no moments.
+TEST_F(NumbersMetrics, StalenessIsThatOfTheUpdateBefore) {
+  EXPECT_TRUE(steps_[0].find("update_ratio")->is_null());
+  EXPECT_TRUE(steps_[1].find("grad_cosine")->is_null());
+  for (size_t i = 1; i < steps_.size(); ++i) {
+    EXPECT_GT(number(steps_[i], "update_ratio"), 0) << i;
+    EXPECT_LT(number(steps_[i], "update_ratio"), 1) << i;
+    if (i < 2) continue;
+    EXPECT_GE(number(steps_[i], "grad_cosine"), -1) << i;
+    EXPECT_LE(number(steps_[i], "grad_cosine"), 1) << i;
+    EXPECT_NE(number(steps_[i], "grad_cosine"), 0) << i;
   }
 }
 

@@ -33,7 +33,8 @@ Config unusual() {
        "scheduler.params.cos_min_ratio=0.2",
        "scheduler.params.warmup_min_ratio=0.1",
        "zero_optimization.stage=3",
-       "zero_optimization.offload_optimizer={\"pin_memory\": false, \"schedule\": \"delayed\", "
+       "zero_optimization.offload_optimizer={\"ratio\": 0.25, \"pin_memory\": false, \"schedule\": "
+       "\"delayed\", "
        "\"warmup_steps\": 1, \"staleness_limit\": 0.25, \"correction\": \"none\", \"prediction\": 1.5, "
        "\"moment_format\": \"int8\"}",
        "zero_optimization.offload_param={\"device\": \"cpu\", \"buffer_count\": 5}",

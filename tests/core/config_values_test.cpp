@@ -40,6 +40,7 @@ TEST(ConfigDefaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.scheduler.warmup_min_ratio, 0);
   EXPECT_EQ(c.zero_stage, 0);
   EXPECT_FALSE(c.offloads_optimizer());
+  EXPECT_FALSE(c.offload_optimizer.ratio.has_value());
   EXPECT_TRUE(c.offload_optimizer.pin_memory);
   EXPECT_EQ(c.offload_optimizer.schedule, Config::OffloadOptimizer::Schedule::synchronous);
   EXPECT_EQ(c.offload_optimizer.warmup_steps, 40);
@@ -54,7 +55,7 @@ TEST(ConfigDefaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.train.eval_tokens, 0);
   EXPECT_EQ(c.train.on_nonfinite, Config::Train::OnNonfinite::skip);
   EXPECT_EQ(c.train.max_skipped_in_a_row, 20);
-  EXPECT_EQ(c.activation_policy, Config::ActivationPolicy::recompute);
+  EXPECT_EQ(c.activation_policy, Config::ActivationPolicy::automatic);
   EXPECT_EQ(c.model.path, "/base/m");
   EXPECT_TRUE(c.model.config.is_null());
   EXPECT_FALSE(c.model.tokenizer.has_value());
@@ -143,7 +144,7 @@ TEST(ConfigValues, RangesHoldAtBothEdges) {
       {cosine + "cos_min_ratio", {"0", "1"}, {"-0.1", "1.1"}},
       {cosine + "warmup_min_ratio", {"0", "1"}, {"-0.1", "1.1"}},
       {"zero_optimization.stage", {"0", "3"}, {"-1", "4"}},
-      {offload + "ratio", {"1", "1.0"}, {"-0.1", "1.1", "0.5", "0"}},
+      {offload + "ratio", {"0", "0.5", "1"}, {"-0.1", "1.1", "\"half\""}},
       {offload + "warmup_steps", {"0"}, {"-1"}},
       {offload + "prediction", {"0", "2"}, {"-1"}},
       {offload + "pin_memory", {"false"}, {"1", "\"false\""}},
@@ -200,11 +201,11 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
        offload + "device \"nvme\" is not supported yet | --set " + offload + "device | \"none\" or \"cpu\""},
       {offload + "master_format=split", "so weights must be bfloat16"},
       {offload + "moment_format=int8", ""},
-      {offload + "ratio=0.5", "ratio 0.5 is not supported yet"},
+      {offload + "ratio=0.5", ""},
       {param + ".device=nvme", "\"nvme\" is not supported yet"},
       {param + ".device=none", ""},
       {param + "={\"device\": \"none\", \"buffer_count\": 3, \"pin_memory\": true}", ""},
-      {"activation_checkpointing.policy=auto", "\"auto\" is not supported yet"},
+      {"activation_checkpointing.policy=auto", ""},
       {"activation_checkpointing.policy=recompute_offload", ""},
       {"activation_checkpointing.keep_blocks=0", ""},
       {"activation_checkpointing.keep_blocks=2", "keep_blocks 2 is not supported yet"},

@@ -80,16 +80,20 @@ TEST_P(IdentityOfStates, TheSeedDecidesTheBits) {
   EXPECT_NE(testing::difference(testing::run_engine(options, 3), one), "");
 }
 
+/// With half of them on the device, in fp32, too.
 TEST_P(IdentityOfStates, GoesOnFromASaveBitForBit) {
   EngineOptions options = options_of(GetParam());
   options.policy.schedule = Schedule::delayed;
-  const Outcome whole = testing::run_engine(options, 7);
-  EngineRig first(options);
-  first.run(4);
-  EngineRig second(options, first.save());
-  second.run(3);
-  Outcome resumed = second.outcome();
-  for (const auto& [plane, bits] : whole.planes) EXPECT_EQ(resumed.planes.at(plane), bits);
+  for (const Where where : {Where::host, Where::half}) {
+    options.where = where;
+    const Outcome whole = testing::run_engine(options, 7);
+    EngineRig first(options);
+    first.run(4);
+    EngineRig second(options, first.save());
+    second.run(3);
+    Outcome resumed = second.outcome();
+    for (const auto& [plane, bits] : whole.planes) EXPECT_EQ(resumed.planes.at(plane), bits);
+  }
 }
 
 TEST_P(IdentityOfStates, ARunMayChangeToItAndBack) {

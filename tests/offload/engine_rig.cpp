@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "gpu/backend.h"
+#include "offload/choices.h"
 #include "tests/offload/golden_weights.h"
 
 namespace tandem::testing {
@@ -41,8 +42,8 @@ class FilledWeights : public WeightSource {
 
 class SavedPlanes : public PlaneSource {
  public:
-  SavedPlanes(const std::map<Plane, PlaneBits>& planes, const EngineOptions& options)
-      : planes_(planes), dtype_(options.dtype), format_{options.masters, options.moments} {}
+  SavedPlanes(const Saved& saved, DType dtype)
+      : planes_(saved.planes), dtype_(dtype), formats_(saved.formats) {}
   bool read(Plane plane, BlockId block, Tensor out) override {
     const auto found = planes_.find(plane);
     if (found == planes_.end()) return false;
@@ -51,7 +52,9 @@ class SavedPlanes : public PlaneSource {
     std::memcpy(out.raw(), bits.data(), bits.size());
     return true;
   }
-  [[nodiscard]] StateFormat format() const override { return format_; }
+  [[nodiscard]] StateFormat format(const ParamSpec& spec) const override {
+    return formats_.at(static_cast<size_t>(spec.block));
+  }
   [[nodiscard]] bool has_moments() const override { return true; }
   void read_state(Plane plane, const ParamSpec& spec, int64_t first, std::span<std::byte> out) override {
     const bool scales = plane == Plane::exp_avg_scale || plane == Plane::exp_avg_sq_scale;
@@ -60,7 +63,7 @@ class SavedPlanes : public PlaneSource {
                                                      : StatePlane::moment1;
     const int64_t element = spec.offset + first;
     const size_t at = plane == Plane::upper ? static_cast<size_t>(element) * sizeof(bf16)
-                                            : plane_bytes(format_, kind, element);
+                                            : plane_bytes(format(spec), kind, element);
     std::memcpy(out.data(), planes_.at(plane).at(static_cast<size_t>(spec.block)).data() + at, out.size());
   }
   void read_frozen(const ParamSpec& spec, int64_t first, std::span<float> out) override {
@@ -77,7 +80,7 @@ class SavedPlanes : public PlaneSource {
  private:
   const std::map<Plane, PlaneBits>& planes_;
   const DType dtype_;
-  const StateFormat format_;
+  const std::vector<StateFormat>& formats_;
 };
 
 std::unique_ptr<Device> open_device(const EngineOptions& options, Workers& workers) {
@@ -161,6 +164,7 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
     const bool host = options.where == Where::host || (options.where == Where::mixed && block % 2 == 0);
     setup.placement.push_back(host ? Placement::host : Placement::device);
   }
+  if (options.where == Where::half) setup.placement = place_by_ratio(table, 0.5);
   setup.adam = options.adam;
   setup.states = {options.masters, options.moments};
   setup.seed = options.seed;
@@ -226,14 +230,18 @@ EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr)
 }
 
 EngineRig::EngineRig(const EngineOptions& options, const Saved& saved) : EngineRig(options, nullptr) {
-  EngineOptions stored = options;
-  stored.masters = saved.format.master;
-  stored.moments = saved.format.moments;
-  SavedPlanes planes(saved.planes, stored);
+  SavedPlanes planes(saved, options.dtype);
   trainer_ = std::make_unique<Trainer>(setup_, table_, *device_, host_, *workers_, saved.state, planes);
 }
 
 EngineRig::~EngineRig() = default;
+
+Saved EngineRig::save() {
+  Saved saved{trainer_->state(), outcome().planes, {}};
+  for (BlockId block = 0; block < table_.block_count(); ++block)
+    saved.formats.push_back(setup_.format(block));
+  return saved;
+}
 
 void EngineRig::run(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {

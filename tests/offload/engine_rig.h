@@ -19,8 +19,9 @@ namespace tandem::testing {
 /// Bytes of device memory that an engine may use.
 constexpr size_t kDeviceMemory = size_t{256} << 20;
 
-/// The optimizer's place; mixed: blocks 0, 2, 4 .. on the host, the others on the device.
-enum class Where : uint8_t { host, device, mixed };
+/// The optimizer's place; mixed: blocks 0, 2, 4 .. on the host, the others on the device; half: as the ratio
+/// 0.5 has it, from block 0 upward on the device.
+enum class Where : uint8_t { host, device, mixed, half };
 
 /// Hidden 64, two layers, four heads over two, vocabulary 256.
 Arch tiny_arch(bool tied);
@@ -94,7 +95,7 @@ std::string difference(const Outcome& a, const Outcome& b, const std::set<Plane>
 struct Saved {
   TrainState state;
   std::map<Plane, PlaneBits> planes;
-  StateFormat format;
+  std::vector<StateFormat> formats;  ///< of each block
 };
 
 class EngineRig {
@@ -108,7 +109,7 @@ class EngineRig {
   void run(int64_t steps);
   /// After run(): everything so far, since this rig began.
   [[nodiscard]] Outcome outcome();
-  [[nodiscard]] Saved save() { return {trainer_->state(), outcome().planes, setup_.states}; }
+  [[nodiscard]] Saved save();
   [[nodiscard]] PlaneBits plane(Plane plane);
   [[nodiscard]] Trainer& trainer() { return *trainer_; }
   [[nodiscard]] Device& device() { return *device_; }

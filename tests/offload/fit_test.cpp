@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cpu_adam/host_memory.h"
+#include "offload/choices.h"
 #include "tests/core/config_testing.h"
 #include "tests/core/expect_error.h"
 #include "tests/offload/engine_rig.h"
@@ -104,6 +105,70 @@ TEST(MemoryFit, OffersTheScheduleThatTakesLessOfTheHost) {
       plan.host_bytes() + plan.device_bytes() + fixed_bytes(machine_with(SIZE_MAX), setup, table).working;
   EXPECT_EQ(first_knob(machine_with(SIZE_MAX, limits), setup, table).value_or("none"),
             "zero_optimization.offload_optimizer.schedule: \"exact\"");
+}
+
+/// A host that holds what this takes, on a machine whose device has memory of its own.
+Machine card_beside(const EngineOptions& options, size_t device_limit) {
+  const ParamTable table(options.arch);
+  const TrainSetup setup = setup_of(options, table);
+  HostLimits limits;
+  limits.available_bytes = plan_memory(setup, table).host_bytes();
+  Machine machine = machine_with(device_limit, limits);
+  machine.device_kind = "cuda:0";
+  *machine.limits.available_bytes += fixed_bytes(machine, setup, table).working;
+  return machine;
+}
+
+TEST(MemoryFit, OffersCompactMastersWhereCompactMomentsAreThere) {
+  EngineOptions options;
+  options.dtype = DType::bf16;
+  options.moments = MomentFormat::int8;
+  const ParamTable table(options.arch);
+  const TrainSetup setup = setup_of(options, table);
+  options.masters = MasterFormat::ulp8;
+  const size_t device = device_bytes(options);
+  EXPECT_EQ(first_knob(card_beside(options, device), setup, table).value_or("none"),
+            "zero_optimization.offload_optimizer.master_format: \"ulp8\"");
+}
+
+/// Where the device has room for what the host lacks, and the other way round.
+TEST(MemoryFit, OffersAnotherRatio) {
+  EngineOptions options, half;
+  options.dtype = half.dtype = DType::bf16;
+  half.where = Where::half;
+  const ParamTable table(options.arch);
+  for (EngineOptions* compact : {&options, &half}) {  // nothing else to turn
+    compact->moments = MomentFormat::int8;
+    compact->masters = MasterFormat::ulp8;
+  }
+  const std::string ratio = "zero_optimization.offload_optimizer.ratio: ";
+  const std::string lower =
+      first_knob(card_beside(half, SIZE_MAX), setup_of(options, table), table).value_or("none");
+  ASSERT_TRUE(lower.starts_with(ratio)) << lower;
+  EXPECT_EQ(place_by_ratio(table, std::stod(lower.substr(ratio.size()))), setup_of(half, table).placement);
+  EXPECT_EQ(
+      first_knob(card_beside(options, device_bytes(options)), setup_of(half, table), table).value_or("none"),
+      ratio + "1");
+}
+
+/// What the config leaves to the plan is settled again with the knob turned: in compact states the
+/// embedding's optimizer goes back to the host, which must have the room.
+TEST(MemoryFit, CountsOnWhatThePlanWillChooseThen) {
+  EngineOptions options;
+  options.policy.schedule = Schedule::exact;
+  const ParamTable table(options.arch);
+  TrainSetup setup = setup_of(options, table);
+  setup.open.embedding = true;
+  options.moments = MomentFormat::int8;
+  const Machine machine = card_beside(options, SIZE_MAX);
+  settle(machine, table, setup);
+  EXPECT_EQ(setup.placement.front(), Placement::device);
+  EXPECT_EQ(first_knob(machine, setup, table).value_or("none"),
+            "zero_optimization.offload_optimizer.moment_format: \"int8\"");
+  Machine less = card_beside(options, SIZE_MAX);
+  *less.limits.available_bytes -= 1;
+  EXPECT_NE(first_knob(less, setup, table).value_or("none"),
+            "zero_optimization.offload_optimizer.moment_format: \"int8\"");
 }
 
 TEST(MemoryFit, OffersKnobsThatHelpOnlyTogether) {

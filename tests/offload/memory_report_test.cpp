@@ -38,7 +38,7 @@ struct Case {
     return report_memory(config, machine, setup, table, disk_free);
   }
   [[nodiscard]] size_t save_bytes() const {
-    return checkpoint_bytes(table, setup.dtype, largest_save(setup, true));
+    return checkpoint_bytes(table, setup.dtype, largest_save(setup, table, true));
   }
 };
 

@@ -43,6 +43,23 @@ TEST(NumbersMetricsLine, SaysNullForWhatIsNotFinite) {
   EXPECT_TRUE(evaluation_line(3, report.decision.grad_norm, 5, 2).find("eval_loss")->is_null());
 }
 
+/// By hand: 3 / sqrt(9 * 4) and sqrt(1 / 100).
+TEST(NumbersMetricsLine, SaysHowWellTheGradientsFit) {
+  StepReport report;
+  const auto says = [&](const char* key) { return *metrics_line(report, {}).find(key); };
+  EXPECT_TRUE(says("grad_cosine").is_null());
+  EXPECT_TRUE(says("update_ratio").is_null());
+  report.sums_before = AdamSums{3, 9, 4, 1, 100};
+  EXPECT_DOUBLE_EQ(*says("grad_cosine").number(), 0.5);
+  EXPECT_DOUBLE_EQ(*says("update_ratio").number(), 0.1);
+  report.sums_before->moment_squares = 0;  // the first update has no moment to compare with
+  report.sums_before->grad_moment = 0;
+  EXPECT_TRUE(says("grad_cosine").is_null());
+  EXPECT_DOUBLE_EQ(*says("update_ratio").number(), 0.1);
+  report.sums_before = AdamSums{-1.0000001, 1, 1, 0, 1};
+  EXPECT_EQ(*says("grad_cosine").number(), -1.0) << "rounded sums";
+}
+
 TEST(NumbersMetricsLine, AreAppendedWhole) {
   const TemporaryFolder folder;
   folder.write("metrics.jsonl", "{}\n");
