@@ -134,10 +134,13 @@ class Trainer::Impl {
   void step(const StepTokens& batch) {
     enter();
     const int64_t version = ring_->version();
+    device_.range("fetch tokens");
     const auto [batches, trained] = fetch(batch, setup_.micro_batches * setup_.micro_batch);
+    device_.range(fmt::format("enqueue step {}", next_ + 1));
     optimizer_->begin(next_, trained);
     const Tensor numbers = scalar_set(scalars_.device);
     const Tensor losses = numbers.flat(2 * table_.block_count(), setup_.micro_batches);
+    compute_->range("norms and losses");
     compute_->fill_zero(numbers);
     grads_.begin(next_, numbers.flat(0, 2 * table_.block_count()));
     const float grad_scale =
@@ -275,6 +278,7 @@ class Trainer::Impl {
   /// done.
   void enter() {
     if (entered_ == next_) return;
+    device_.range(fmt::format("enter step {}", next_ + 1));
     const int64_t needed = policy_.waits_for(next_);
     if (needed >= start_) {
       decided_.at(needed).wait();
@@ -307,6 +311,7 @@ class Trainer::Impl {
     const auto offset = static_cast<size_t>(next_ % kStepSets * 2 * set) * sizeof(int32_t);
     const auto staged = [&](const Buffer& buffer) { return buffer.tensor(DType::i32, {2, count}, offset); };
     const Tensor host = staged(batches_.host), device = staged(batches_.device);
+    fetch_->range("tokens");
     std::memcpy(host.raw(), in.tokens.data(), in.tokens.size_bytes());
     std::memcpy(host.rows(1, 1).raw(), in.targets.data(), in.targets.size_bytes());
     fetch_->copy(device, host);
@@ -328,6 +333,7 @@ class Trainer::Impl {
   void finish_step() {
     const Fence end = compute_->record();
     const Tensor landed = scalar_set(scalars_.host);
+    d2h_->range("norms and losses");
     d2h_->wait(end);
     d2h_->copy(landed, scalar_set(scalars_.device));
     const int64_t blocks = table_.block_count();

@@ -113,6 +113,7 @@ std::optional<UpdateRing::Upload> UpdateRing::due(Block& block) {
 
 /// Outside the lock: an enqueue may run other work of this thread first, which may publish.
 void UpdateRing::start(BlockId id, const Upload& upload) {
+  upload_.range(fmt::format("version {} of block {}", upload.version, id));
   upload_.wait(upload.finished);
   upload_.wait(upload.last_reads);
   upload_.copy(trained_weights(id), slots_.weights(id, upload.version));
