@@ -91,6 +91,7 @@ void GradStream::finish(BlockId block, Open& open, Stream& stream) {
   ops_.sum_of_squares(stream, scalars_.flat(2 * block, 2), rounded);
   Fence done = stream.record();
   if (to_host) {
+    d2h_.range("gradient of " + table_.block(block).name);
     d2h_.wait(done);
     d2h_.wait(slot.free);
     d2h_.copy(slot.memory, rounded);

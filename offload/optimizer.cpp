@@ -47,7 +47,7 @@ void Optimizer::begin(int64_t step, int64_t tokens) {
   step_ = step;
   tokens_ = tokens;
   landed_.clear();
-  for (const auto& lane : parts_.lanes) lane->range(fmt::format("update of step {}", step));
+  for (const auto& lane : parts_.lanes) lane->range(fmt::format("update of step {}", step + 1));
   if (!parts_.setup.updates_early()) return;
   const Decision foreseen = settle(step, tokens, true, 0);
   const std::lock_guard lock(mutex_);

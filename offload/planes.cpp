@@ -69,7 +69,9 @@ PlaneMover::PlaneMover(const TrainSetup& setup, const ParamTable& table, Device&
       states_(states),
       stream_(stream),
       staging_(host.allocate(staging_bytes(setup, table), "staging")),
-      pin_(device.pin({static_cast<std::byte*>(staging_.raw()), staging_.bytes()})) {}
+      pin_(device.pin({static_cast<std::byte*>(staging_.raw()), staging_.bytes()})) {
+  stream_.range("planes");
+}
 
 /// Host memory may be written again when this returns.
 void PlaneMover::upload(Tensor into, Tensor staged) {

@@ -37,6 +37,7 @@ class RunFolder {
   [[nodiscard]] const fs::path& path() const { return path_; }
   [[nodiscard]] fs::path lock() const { return path_ / "run.lock"; }
   [[nodiscard]] fs::path metrics() const { return path_ / "metrics.jsonl"; }
+  [[nodiscard]] fs::path trace() const { return path_ / "trace.json"; }
   [[nodiscard]] fs::path resolved_config() const { return path_ / "config.resolved.json"; }
   [[nodiscard]] fs::path checkpoints() const { return path_ / "checkpoints"; }
   /// checkpoints/step-00000100: the state after step 100.

@@ -12,54 +12,21 @@
 #include "offload/param_store.h"
 #include "offload/slots.h"
 #include "offload/update_ring.h"
+#include "offload/weight_memory.h"
 #include "offload/weight_window.h"
 
 namespace tandem {
 
 namespace {
 
-/// The blocks of which some elements are counted, one after the other in one memory; the others' are empty.
-template <class Elements>
-std::vector<Tensor> cut_blocks(Tensor memory, const ParamTable& table, Elements elements) {
-  std::vector<Tensor> blocks;
-  int64_t begin = 0;
-  for (BlockId block = 0; block < table.block_count(); ++block) {
-    const int64_t count = elements(block);
-    blocks.push_back(count > 0 ? memory.flat(begin, count) : Tensor{});
-    begin += count;
-  }
-  return blocks;
-}
-
 std::vector<UpdateRing::BlockUse> block_uses(const TrainSetup& setup, const ParamTable& table,
-                                             Tensor resident) {
-  const std::vector<Tensor> weights =
-      cut_blocks(resident, table, [&](BlockId b) { return setup.streams(b) ? 0 : table.block(b).numel; });
+                                             const WeightMemory& weights) {
   std::vector<UpdateRing::BlockUse> uses;
   for (const BlockSpec& block : table.blocks())
-    uses.push_back({weights[uses.size()], block.trained,
+    uses.push_back({weights.resident()[uses.size()], block.trained,
                     (block.forward_uses + block.backward_uses) * static_cast<int>(setup.groups())});
   return uses;
 }
-
-/// The elements of streamed blocks that nobody trains, on the host; no memory where there are none.
-struct FrozenWeights {
-  Buffer memory;
-  Pin pin;
-  std::vector<Tensor> blocks;
-  FrozenWeights(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host) {
-    const int64_t elements = plan_weights(setup, table).frozen;
-    Tensor all;
-    if (elements > 0) {
-      memory = host.allocate(static_cast<size_t>(elements) * size_of(setup.dtype), "weights");
-      pin = device.pin({static_cast<std::byte*>(memory.raw()), memory.bytes()});
-      all = memory.tensor(setup.dtype, {elements});
-    }
-    blocks = cut_blocks(all, table, [&](BlockId b) {
-      return setup.streams(b) ? table.block(b).numel - table.block(b).trained : 0;
-    });
-  }
-};
 
 /// Device memory and its pinned twin on the host, cut into kStepSets equal sets.
 struct Twin {
@@ -83,8 +50,7 @@ class Trainer::Impl {
         host_(host),
         workers_(workers),
         plan_(plan_memory(setup, table)),
-        weights_(device.allocate(plan_.device.at("weights"), "weights")),
-        frozen_(setup, table, device, host),
+        weights_(setup, table, device, host),
         states_(setup_, table, device, host),
         batches_(device, host, plan_.host.at("batches"), "batches"),
         scalars_(device, host, plan_.host.at("scalars"), "scalars"),
@@ -107,13 +73,10 @@ class Trainer::Impl {
         start_(start.policy.step),
         next_(start.policy.step),
         known_until_(start.policy.step - 1) {
-    const WeightPlan weights = plan_weights(setup, table);
-    const Tensor all = weights_.tensor(setup.dtype, {weights.device_elements()});
     ring_ = std::make_unique<UpdateRing>(policy_, slots_, device, *upload_,
-                                         block_uses(setup_, table, all.flat(0, weights.resident)),
-                                         policy_.read(start_), start_);
-    const Tensor window = all.flat(weights.resident, all.numel() - weights.resident);
-    source_ = std::make_unique<WeightWindow>(setup_, table, *ring_, slots_, *fetch_, window, frozen_.blocks);
+                                         block_uses(setup_, table, weights_), policy_.read(start_), start_);
+    source_ = std::make_unique<WeightWindow>(setup_, table, *ring_, slots_, *fetch_, weights_.window(),
+                                             weights_.frozen());
     for (BlockId block = 0; block < table.block_count(); ++block)
       if (!setup_.streams(block)) uploaded_bytes_ += ring_->trained_weights(block).bytes();
     optimizer_ =
@@ -166,10 +129,13 @@ class Trainer::Impl {
   void step(const StepTokens& batch) {
     enter();
     const int64_t version = ring_->version();
+    device_.range("fetch tokens");
     const auto [batches, trained] = fetch(batch, setup_.micro_batches * setup_.micro_batch);
+    device_.range(fmt::format("enqueue step {}", next_ + 1));
     optimizer_->begin(next_, trained);
     const Tensor numbers = scalar_set(scalars_.device);
     const Tensor losses = numbers.flat(2 * table_.block_count(), setup_.micro_batches);
+    compute_->range("norms and losses");
     compute_->fill_zero(numbers);
     grads_.begin(next_, numbers.flat(0, 2 * table_.block_count()));
     const float grad_scale =
@@ -329,7 +295,7 @@ class Trainer::Impl {
     return {slots_.weights(block, policy_.read(next_)), Placement::host};
   }
   [[nodiscard]] Weights frozen_weights(BlockId block) const {
-    if (setup_.streams(block)) return {frozen_.blocks[static_cast<size_t>(block)], Placement::host};
+    if (setup_.streams(block)) return {weights_.frozen()[static_cast<size_t>(block)], Placement::host};
     const int64_t trained = table_.block(block).trained;
     return {ring_->device_weights(block).flat(trained, table_.block(block).numel - trained),
             Placement::device};
@@ -341,6 +307,7 @@ class Trainer::Impl {
   /// done.
   void enter() {
     if (entered_ == next_) return;
+    device_.range(fmt::format("enter step {}", next_ + 1));
     const int64_t needed = policy_.waits_for(next_);
     if (needed >= start_) {
       decided_.at(needed).wait();
@@ -373,6 +340,7 @@ class Trainer::Impl {
     const auto offset = static_cast<size_t>(next_ % kStepSets * 2 * set) * sizeof(int32_t);
     const auto staged = [&](const Buffer& buffer) { return buffer.tensor(DType::i32, {2, count}, offset); };
     const Tensor host = staged(batches_.host), device = staged(batches_.device);
+    batch_->range("tokens");
     std::memcpy(host.raw(), in.tokens.data(), in.tokens.size_bytes());
     std::memcpy(host.rows(1, 1).raw(), in.targets.data(), in.targets.size_bytes());
     batch_->copy(device, host);
@@ -394,6 +362,7 @@ class Trainer::Impl {
   void finish_step() {
     const Fence end = compute_->record();
     const Tensor landed = scalar_set(scalars_.host);
+    d2h_->range("norms and losses");
     d2h_->wait(end);
     d2h_->copy(landed, scalar_set(scalars_.device));
     const int64_t blocks = table_.block_count();
@@ -428,8 +397,7 @@ class Trainer::Impl {
   HostMemory& host_;
   Workers& workers_;
   const MemoryPlan plan_;
-  Buffer weights_;
-  FrozenWeights frozen_;
+  WeightMemory weights_;
   OptimizerStates states_;
   Twin batches_, scalars_;
   std::unique_ptr<Stream> compute_, d2h_, upload_, fetch_, batch_, device_adam_;

@@ -13,6 +13,7 @@
 #include "offload/resume.h"
 #include "offload/run_folder.h"
 #include "offload/signals.h"
+#include "offload/trace.h"
 #include "offload/trainer.h"
 
 namespace tandem {
@@ -129,6 +130,12 @@ class Run {
     if (!options_.quiet)
       fmt::print(stderr, "{}", banner(config_, model_, machine_, data_, table_, setup_, steps_, disk_free));
     warn_of_disk(disk_free);
+    if (config_.trace.enabled && config_.trace.start_step > steps_)
+      printer_.note(
+          fmt::format("warning: trace.start_step {} is after the last of {} steps: there will be no "
+                      "trace.json",
+                      config_.trace.start_step, steps_),
+          true);
     for (const std::string& warning : choice_.warnings) printer_.note(warning, true);
     for (const std::string& note : choice_.notes) printer_.note(note);
   }
@@ -148,6 +155,7 @@ class Run {
       loop();
       finish();
     } catch (...) {
+      write_trace();
       if (!result_.checkpoint.empty())
         printer_.note("the newest complete checkpoint is " + result_.checkpoint, true);
       throw;
@@ -159,6 +167,11 @@ class Run {
     device_ = open_device(config_.device, machine_);
     choice_.checkpoint ? start_from(*choice_.checkpoint) : start_afresh();
     first_step_ = trainer_->next_step();
+    if (config_.trace.enabled) {
+      const int64_t begin = config_.trace.start_step - 1;
+      tracer_.emplace(*device_, table_, begin, begin + config_.trace.steps);
+      tracer_->next(first_step_);
+    }
     speed_.leave_out(first_step_);
     write_atomically(folder_.resolved_config(), resolved_);
     kept_metrics_ = folder_.cut_metrics(first_step_);
@@ -208,15 +221,20 @@ class Run {
     // A signal may have cut the evaluation short that came before the save.
     if (first_step_ > 0 && !kept_metrics_.evaluated) evaluate_if_due();
     while (!ends()) {
+      device_->range("load data");
       loader.fill(sample_, view(tokens), view(targets));
       trainer_->step({tokens, targets});
+      if (tracer_) tracer_->next(trainer_->next_step());
+      device_->range("report");
       sample_ += static_cast<uint64_t>(config_.train_batch_size);
       report();
       evaluate_if_due();
       if (trainer_->next_step() < steps_ && is_due(trainer_->next_step(), config_.checkpoint.every)) save();
     }
+    device_->range("quiesce");
     trainer_->quiesce();
     report();
+    write_trace();
     result_.seconds = watch.seconds();
     result_.step = trainer_->next_step();
   }
@@ -256,8 +274,23 @@ class Run {
       if (!d.skipped) result_.loss = d.loss;
       result_.updates = d.updates;
       result_.skipped += d.skipped ? 1 : 0;
+      if (tracer_) tracer_->reported(*report);
     }
+    if (tracer_ && tracer_->complete()) write_trace();
     result_.tokens_per_s = speed_.tokens_per_second();
+  }
+
+  /// Of the steps that have been traced so far, if any. No reason to end a run where it can't be written.
+  void write_trace() {
+    if (!tracer_ || tracer_->steps().empty()) return;
+    try {
+      const std::string steps = tracer_->steps();
+      write_atomically(folder_.trace(), tracer_->finish());
+      printer_.note(fmt::format("traced {}: {}", steps, folder_.trace().string()));
+    } catch (const Error& error) {
+      printer_.note(fmt::format("warning: no trace: {} ({})", error.message(), error.where()), true);
+    }
+    tracer_.reset();
   }
 
   [[nodiscard]] LineContext context_of(const StepReport& report) {
@@ -282,6 +315,7 @@ class Run {
     const int64_t done = trainer_->next_step();
     if (done >= steps_ || !is_due(done, config_.train.eval_every) || data_.eval_range.count == 0) return;
     const int64_t version = trainer_->begin_evaluation();
+    device_->range("evaluate");
     evaluate(version);
     speed_.leave_out(done);
   }
@@ -318,6 +352,7 @@ class Run {
   }
 
   void save() {
+    device_->range("save");
     trainer_->quiesce();
     report();
     metrics_->sync();
@@ -391,6 +426,7 @@ class Run {
   std::optional<MetricsFile> metrics_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Trainer> trainer_;
+  std::optional<StepTracer> tracer_;  ///< while a trace is still to come
   const StopSignals* signals_ = nullptr;
   SpeedWindow speed_;
   double adam_rate_ = 0;  ///< 1e9 parameters per second of host Adam

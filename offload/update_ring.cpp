@@ -130,6 +130,7 @@ std::optional<UpdateRing::Upload> UpdateRing::due(BlockId id, Block& block) {
 void UpdateRing::start(BlockId id, const Upload& upload) {
   Fence arrived = upload.finished;
   if (!streams(id)) {
+    upload_.range(fmt::format("version {} of block {}", upload.version, id));
     upload_.wait(upload.finished);
     upload_.wait(upload.last_reads);
     upload_.copy(trained_weights(id), slots_.weights(id, upload.version));

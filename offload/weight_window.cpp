@@ -84,7 +84,7 @@ WeightWindow::Slot* WeightWindow::least_needed(BlockId block, Pass pass) {
 void WeightWindow::fetch(Slot& slot, BlockId block) {
   const int64_t trained = table_.block(block).trained, version = ring_.version();
   const Tensor frozen = frozen_[static_cast<size_t>(block)];
-  fetch_.range("fetch " + table_.block(block).name);
+  fetch_.range(fmt::format("version {} of block {}", version, block));
   fetch_.wait(slot.read);
   if (trained > 0) {
     fetch_.wait(ring_.arrival(block, version));

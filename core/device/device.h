@@ -12,6 +12,7 @@
 
 #include "core/base/tensor.h"
 #include "core/device/memory.h"
+#include "core/device/trace.h"
 
 namespace tandem {
 
@@ -54,14 +55,12 @@ class FencePromise {
   [[nodiscard]] virtual Fence recorded() = 0;
 };
 
-/// What a stream is for; exposed time is named after it.
-enum class Purpose : uint8_t { compute, d2h, adam, h2d, other };
-
 /// Milliseconds of a stream between two of its fences: kernels running, and idle by what the next kernel
 /// waited for.
 struct StreamTimes {
   double total_ms = 0, busy_ms = 0;
   double d2h_ms = 0, adam_ms = 0, h2d_ms = 0, other_ms = 0;
+  int64_t from_ns = 0, to_ns = 0;  ///< when the two passed, of the steady clock
 };
 
 /// Work in order. Enqueuing never blocks on what is enqueued. After the device has failed, every call throws
@@ -80,7 +79,8 @@ class Stream {
   /// dst and src: equal dtype and size. Host sides must be pinned (Device::pin), else the device refuses.
   virtual void copy(Tensor dst, Tensor src) = 0;
   virtual void fill_zero(Tensor dst) = 0;
-  /// Names what follows, for traces and error messages, until the next call ("forward layer 3").
+  /// Names what the calling thread (or task) enqueues here, for traces and error messages, until its next
+  /// call ("forward layer 3").
   virtual void range(std::string_view name) = 0;
   /// From and to: fences of this stream, both passed, from before to.
   [[nodiscard]] virtual StreamTimes times(const Fence& from, const Fence& to) const = 0;
@@ -166,6 +166,15 @@ class Device {
   /// Throws the failure, if there is one.
   virtual void check() const = 0;
   [[nodiscard]] virtual const MemoryCounters& counters() const = 0;
+
+  // ---- traces; a device that keeps no times has nothing to say
+  /// Names what the calling thread does, until its next call.
+  virtual void range(std::string_view /*name*/) {}
+  /// Keeps what streams, lanes and the calling thread do from now on. A piece of time that has begun before
+  /// counts in full where it ends later.
+  virtual void begin_trace() {}
+  /// Ends that. What has not ended by now is left out. Also after a failure.
+  [[nodiscard]] virtual Trace end_trace() { return {}; }
 };
 
 }  // namespace tandem

@@ -118,6 +118,11 @@ struct Config {
     bool states = true;
   } checkpoint;
 
+  struct Trace {
+    bool enabled = false;
+    int64_t start_step = 0, steps = 0;  ///< start_step from 1
+  } trace;
+
   struct Device {
     std::string kind;                      ///< "auto", "host", "cuda" or "cuda:N"
     std::optional<uint64_t> memory_limit;  ///< bytes; absent: what is free less reserve

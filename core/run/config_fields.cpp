@@ -257,12 +257,15 @@ std::vector<Field> train_fields() {
       {.key = "tensorboard.job_name", .kind = Kind::text, .fallback = "\"\"", .origin = kDeepSpeed,
        .later = true,
        .meaning = "a folder below that"},
-      {.key = "trace.enabled", .kind = Kind::boolean, .fallback = "false", .later = true,
-       .meaning = "write trace.json"},
-      {.key = "trace.start_step", .kind = Kind::integer, .fallback = "5", .range = at_least(1), .later = true,
-       .meaning = "first traced step"},
-      {.key = "trace.steps", .kind = Kind::integer, .fallback = "3", .range = at_least(1), .later = true,
-       .meaning = "traced steps"},
+      {.key = "trace.enabled", .kind = Kind::boolean, .fallback = "false", .slot = MEMBER(trace.enabled),
+       .meaning = "write trace.json: what every stream, lane and the main thread did in some steps, for "
+                  "Perfetto"},
+      {.key = "trace.start_step", .kind = Kind::integer, .fallback = "5", .range = at_least(1),
+       .slot = MEMBER(trace.start_step),
+       .meaning = "first traced step, from 1"},
+      {.key = "trace.steps", .kind = Kind::integer, .fallback = "3", .range = at_least(1),
+       .slot = MEMBER(trace.steps),
+       .meaning = "traced steps; kept in memory until the last one is known"},
   };
 }
 

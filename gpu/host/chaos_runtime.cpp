@@ -28,7 +28,7 @@ class ChaosRuntime final : public Runtime {
 
   void drain(Lock& lock, WorkQueue& queue) noexcept override {
     try {
-      block(lock, "the end of " + queue.describe(), [&] { return queue.operations.empty(); });
+      block(lock, "the end of " + describe_here(queue), [&] { return queue.operations.empty(); });
     } catch (...) {  // the device has failed: nothing is queued any more, and its waiters will hear why
     }
   }
@@ -49,14 +49,16 @@ class ChaosRuntime final : public Runtime {
   }
 
   void deadlock(Lock& lock, std::string_view what) {
-    std::string text = fmt::format("deadlock: {} waits for {}, and nothing can run",
-                                   here_ != nullptr ? here_->running->text : "a host thread", what);
+    std::string text =
+        fmt::format("deadlock: {} waits for {}, and nothing can run",
+                    here_ != nullptr ? here_->describe(*here_->running) : "a host thread", what);
     for (const WorkQueue* queue : queues_) {
       const char* sort = queue->lane ? "lane" : "stream";
       if (queue->running != nullptr)
-        text += fmt::format("\n  {} \"{}\" is in {}", sort, queue->name, queue->running->text);
+        text += fmt::format("\n  {} \"{}\" is in {}", sort, queue->name, queue->describe(*queue->running));
       if (!queue->operations.empty())
-        text += fmt::format("\n  {} \"{}\" next: {}", sort, queue->name, queue->operations.front().text);
+        text += fmt::format("\n  {} \"{}\" next: {}", sort, queue->name,
+                            queue->describe(queue->operations.front()));
       else
         text += fmt::format("\n  {} \"{}\" is empty", sort, queue->name);
     }

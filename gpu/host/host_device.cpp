@@ -166,7 +166,7 @@ void HostDevice::scratch(Stream& stream, Tensor scratch) {
   StreamCore& core = core_of(stream, "scratch");
   if (chaos_) return core.fill("scratch", scratch, kPoison);
   (void)memory_->on_device(scratch, runtime_->describe(core.queue(), "scratch"));
-  runtime_->enqueue(core.queue(), {"scratch", {write_of(scratch)}, nullptr});
+  runtime_->enqueue(core.queue(), {{"", "scratch"}, {write_of(scratch)}, nullptr});
 }
 
 void HostDevice::fail(std::exception_ptr failure) noexcept { runtime_->fail(std::move(failure)); }
@@ -175,10 +175,16 @@ void HostDevice::check() const { runtime_->check(); }
 
 const MemoryCounters& HostDevice::counters() const { return memory_->counters(); }
 
+void HostDevice::range(std::string_view name) { runtime_->range(name); }
+
+void HostDevice::begin_trace() { runtime_->begin_trace(); }
+
+Trace HostDevice::end_trace() { return runtime_->end_trace(); }
+
 void HostDevice::enqueue(Stream& stream, Kernel kernel) {
-  Work work{fmt::format("kernel \"{}\"", kernel.name), {}, nullptr};
-  StreamCore& core = core_of(stream, work.name);
-  const std::string what = runtime_->describe(core.queue(), work.name);
+  Work work{{"kernel", std::move(kernel.name)}, {}, nullptr};
+  StreamCore& core = core_of(stream, work.label.text());
+  const std::string what = runtime_->describe(core.queue(), work.label.text());
   OpenKernel context(workers_, what);
   for (const Tensor& tensor : kernel.reads) {
     context.declare(memory_->on_device(tensor, what));

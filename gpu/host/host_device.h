@@ -57,6 +57,9 @@ class HostDevice final : public Device, public KernelQueue {
   void fail(std::exception_ptr failure) noexcept override;
   void check() const override;
   [[nodiscard]] const MemoryCounters& counters() const override;
+  void range(std::string_view name) override;
+  void begin_trace() override;
+  [[nodiscard]] Trace end_trace() override;
 
   void enqueue(Stream& stream, Kernel kernel) override;
 

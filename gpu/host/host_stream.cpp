@@ -25,21 +25,24 @@ void StreamCore::copy(Tensor dst, Tensor src) {
   const Access reads = read_of(src);
   const Access writes = write_of(dst);
   ASSERT(reads.end <= writes.begin || writes.end <= reads.begin, "{}: source and destination overlap", what);
-  runtime_->enqueue(queue_, {"copy", {reads, writes}, [to = operand(dst, what), from = operand(src, what)] {
+  runtime_->enqueue(queue_, {{"", "copy"},
+                             {reads, writes},
+                             [to = operand(dst, what), from = operand(src, what)] {
                                if (!to.tensor.empty()) std::memcpy(to.bytes, from.bytes, to.tensor.bytes());
-                             }});
+                             },
+                             dst.bytes()});
 }
 
 void StreamCore::fill(std::string_view name, Tensor dst, uint8_t byte) {
   const std::string what = runtime_->describe(queue_, name);
-  runtime_->enqueue(queue_, {std::string(name), {write_of(dst)}, [to = operand(dst, what), byte] {
+  runtime_->enqueue(queue_, {{"", std::string(name)}, {write_of(dst)}, [to = operand(dst, what), byte] {
                                if (!to.tensor.empty()) std::memset(to.bytes, byte, to.tensor.bytes());
                              }});
 }
 
 void HostTaskLane::run(HostTask task) {
-  Work work{fmt::format("task \"{}\"", task.name), {}, std::move(task.body)};
-  const std::string what = core().runtime().describe(core().queue(), work.name);
+  Work work{{"task", std::move(task.name)}, {}, std::move(task.body)};
+  const std::string what = core().runtime().describe(core().queue(), work.label.text());
   ASSERT(work.body != nullptr, "{} has no body", what);
   for (const Tensor& tensor : task.reads) {
     (void)core().operand(tensor, what);

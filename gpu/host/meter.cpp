@@ -23,6 +23,8 @@ StreamTimes times_between(const Spent& from, const Spent& to) {
   times.adam_ms = idle(Purpose::adam);
   times.h2d_ms = idle(Purpose::h2d);
   times.other_ms = idle(Purpose::other) + idle(Purpose::compute);
+  times.from_ns = from.at;
+  times.to_ns = to.at;
   return times;
 }
 
@@ -38,7 +40,21 @@ void Past::add(Nanos until, Purpose cause) {
   pieces_.push_back({until, cause});
 }
 
+void Meter::keep_slices(bool keep) {
+  keeps_slices_ = keep;
+  slices_.clear();
+}
+
+void Meter::keep(Slice slice) {
+  if (!keeps_slices_ || slice.begin == slice.end) return;
+  if (slice.busy && !slices_.empty() && slices_.back().busy)
+    slices_.back().end = slice.end;
+  else
+    slices_.push_back(slice);
+}
+
 void Meter::busy_until(Nanos now) {
+  keep({spent_.at, now, true, Purpose::other});
   spent_.busy += now - spent_.at;
   spent_.at = now;
   past_.add(now, own_);
@@ -46,6 +62,7 @@ void Meter::busy_until(Nanos now) {
 
 void Meter::idle_until(Nanos now, Purpose cause) {
   if (now <= spent_.at) return;
+  keep({spent_.at, now, false, cause});
   spent_.idle[static_cast<size_t>(cause)] += now - spent_.at;
   spent_.at = now;
   past_.add(now, cause);

@@ -2,6 +2,7 @@
 // Where the time of a stream goes.
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/device/device.h"
@@ -15,6 +16,13 @@ Nanos steady_now();
 struct Spent {
   Nanos at = 0, busy = 0;
   std::array<Nanos, 5> idle{};  ///< by what the stream waited for
+};
+
+/// A piece of a stream's time as a meter counts it.
+struct Slice {
+  Nanos begin = 0, end = 0;
+  bool busy = false;
+  Purpose cause = Purpose::other;  ///< of idle time
 };
 
 StreamTimes times_between(const Spent& from, const Spent& to);
@@ -61,13 +69,23 @@ class Meter {
   /// stream did in that time.
   void waited_until(Nanos now, Nanos queued, const Passed& awaited);
   [[nodiscard]] Passed passed() const { return {spent_, past_, own_}; }
+  [[nodiscard]] Purpose own() const { return own_; }
+
+  [[nodiscard]] Nanos at() const { return spent_.at; }
+
+  /// Whether what is counted from now on is kept as slices as well, busy neighbours as one, until taken.
+  void keep_slices(bool keep);
+  [[nodiscard]] std::vector<Slice> take_slices() { return std::exchange(slices_, {}); }
 
  private:
+  void keep(Slice slice);
   void idle_until(Nanos now, Purpose cause);
   void idle_like(Nanos now, const Passed& other);
   Purpose own_;
   Spent spent_;
   Past past_;
+  bool keeps_slices_ = false;
+  std::vector<Slice> slices_;
 };
 
 }  // namespace tandem::gpu

@@ -15,14 +15,19 @@ class Runtime;
 /// what is below under its mutex; passed() alone is free of it.
 class Moment final : public FenceState {
  public:
-  Moment(std::shared_ptr<Runtime> owner, Actor stream, std::string text, Clock known)
-      : owner(std::move(owner)), stream(stream), text(std::move(text)), clock(std::move(known)) {}
+  Moment(std::shared_ptr<Runtime> owner, Actor stream, std::string text, uint64_t after, Clock known)
+      : owner(std::move(owner)),
+        stream(stream),
+        text(std::move(text)),
+        after(after),
+        clock(std::move(known)) {}
   [[nodiscard]] bool passed() const noexcept override { return has_passed.load(std::memory_order_acquire); }
   void wait() const override;
 
   const std::shared_ptr<Runtime> owner;
   const Actor stream;
   const std::string text;  ///< 'stream "d2h" (range "backward layer 3")', for messages
+  const uint64_t after;    ///< the last operation before it; 0: none
   const Clock clock;       ///< all that has happened at the moment
   Passed when;             ///< set when it passes
   std::atomic<bool> has_passed = false;

@@ -37,23 +37,26 @@ void Runtime::enqueue(WorkQueue& queue, Work work) {
   Clock clock = queue.clock;
   clock.join(acting().clock);
   const uint64_t tick = clock.tick(queue.actor);
-  std::string text = fmt::format("{} on {}", work.name, queue.describe());
+  Operation operation{Operation::Kind::work, std::move(work.label), queue.range_of(acting().actor)};
   if (check_order_) {
-    const Event event{queue.actor, tick, std::make_shared<const std::string>(text)};
+    const Event event{queue.actor, tick, std::make_shared<const std::string>(queue.describe(operation))};
     accesses_.check(event, clock, work.accesses);
     accesses_.note(event, clock, work.accesses);
   }
   queue.clock = clock;
-  append(lock, queue,
-         {Operation::Kind::work, std::move(text), std::move(work.body), nullptr, std::move(clock), 0, {}});
+  operation.body = std::move(work.body);
+  operation.clock = std::move(clock);
+  operation.bytes = work.bytes;
+  append(lock, queue, std::move(operation));
 }
 
 Fence Runtime::record(WorkQueue& queue) {
   Lock lock(mutex_);
   throw_failure();
   queue.clock.join(acting().clock);
-  auto moment = std::make_shared<Moment>(shared_from_this(), queue.actor, queue.describe(), queue.clock);
-  append(lock, queue, {Operation::Kind::record, "record", nullptr, moment, {}, 0, {}});
+  auto moment = std::make_shared<Moment>(shared_from_this(), queue.actor, describe_here(queue), queue.last,
+                                         queue.clock);
+  append(lock, queue, {.kind = Operation::Kind::record, .label = {"", "record"}, .moment = moment});
   return Fence(std::move(moment));
 }
 
@@ -66,21 +69,21 @@ void Runtime::wait(WorkQueue& queue, const Fence& fence) {
   throw_failure();
   queue.clock.join(acting().clock);
   const bool redundant = queue.clock.covers(moment->clock);
-  if (tracing_waits_) waits_.push_back({queue.describe(), moment->text, redundant});
+  if (tracing_waits_) waits_.push_back({describe_here(queue), moment->text, redundant});
   if (is_dropped(queue, moment)) return;
   queue.clock.join(moment->clock);
-  append(lock, queue, {Operation::Kind::wait, "wait for " + moment->text, nullptr, moment, {}, 0, {}});
+  append(lock, queue, {.kind = Operation::Kind::wait, .label = {"", "wait"}, .moment = moment});
 }
 
 void Runtime::range(WorkQueue& queue, std::string_view name) {
   const Lock lock(mutex_);
   throw_failure();
-  queue.range = name;
+  queue.ranges[acting().actor] = name;
 }
 
-std::string Runtime::describe(const WorkQueue& queue, std::string_view operation) const {
+std::string Runtime::describe(const WorkQueue& queue, std::string_view operation) {
   const Lock lock(mutex_);
-  return fmt::format("{} on {}", operation, queue.describe());
+  return fmt::format("{} on {}", operation, describe_here(queue));
 }
 
 StreamTimes Runtime::times(const WorkQueue& queue, const Fence& from, const Fence& to) const {
@@ -99,6 +102,8 @@ StreamTimes Runtime::times(const WorkQueue& queue, const Fence& from, const Fenc
 
 void Runtime::append(Lock& lock, WorkQueue& queue, Operation operation) {
   operation.queued = steady_now();
+  if (operation.kind != Operation::Kind::record) queue.last = operation.number = ++operations_;
+  if (trace_) operation.queued_by = task_here();
   if (queue.operations.empty() && queue.running == nullptr) operation.source = past_here();
   queue.operations.push_back(std::move(operation));
   appended(lock, queue);
@@ -122,6 +127,7 @@ void Runtime::run_head(Lock& lock, WorkQueue& queue) {
       pass(queue, *operation.moment);
       break;
   }
+  if (trace_) trace_->add(queue, operation);
   queue.running = nullptr;
   queue.runner->running = nullptr;
 }
@@ -155,7 +161,7 @@ void Runtime::pass(WorkQueue& queue, Moment& moment) {
 Runtime::Acting Runtime::acting() {
   if (WorkQueue* queue = running_here()) {
     Operation& operation = *queue->running;
-    return {operation.clock, queue->actor, operation.text};
+    return {operation.clock, queue->actor, queue->describe(operation)};
   }
   HostThread& host = host_here();
   return {host.clock, host.actor, "a host thread"};
@@ -181,12 +187,15 @@ Passed Runtime::past_here() {
 void Runtime::wait(const Moment& moment) {
   Lock lock(mutex_);
   const WorkQueue* queue = running_here();
-  ASSERT(queue == nullptr, "{} waits for a fence of {}: a task must not", queue->running->text, moment.text);
+  ASSERT(queue == nullptr, "{} waits for a fence of {}: a task must not", queue->describe(*queue->running),
+         moment.text);
   HostThread& host = host_here();
-  host.meter.busy_until(steady_now());
   const Nanos begin = steady_now();
+  host.meter.busy_until(begin);
+  trace_doing(host);
   block(lock, "a fence of " + moment.text, [&] { return moment.passed(); });
   host.meter.waited_until(steady_now(), begin, moment.when);
+  trace_wait(host, begin, moment.after, moment.text);
   host.clock.join(moment.clock);
 }
 
@@ -196,15 +205,21 @@ void Runtime::fulfil(PromiseState& promise, Fence fence) {
   promise.fence = std::move(fence);
   promise.clock = acting().clock;
   promise.past = past_here();
+  promise.fulfilled_by = task_here();
   changed();
 }
 
 Fence Runtime::recorded(PromiseState& promise) {
   Lock lock(mutex_);
+  HostThread* const host = running_here() == nullptr ? &host_here() : nullptr;
   const Nanos begin = steady_now();
-  if (running_here() == nullptr) host_here().meter.busy_until(begin);
-  block(lock, fmt::format("promise \"{}\"", promise.name), [&] { return promise.fence.has_value(); });
-  if (running_here() == nullptr) host_here().meter.waited_until(steady_now(), begin, promise.past);
+  const std::string text = fmt::format("promise \"{}\"", promise.name);
+  if (host != nullptr) host->meter.busy_until(begin), trace_doing(*host);
+  block(lock, text, [&] { return promise.fence.has_value(); });
+  if (host != nullptr) {
+    host->meter.waited_until(steady_now(), begin, promise.past);
+    trace_wait(*host, begin, promise.fulfilled_by, text);
+  }
   acting().clock.join(promise.clock);
   return *promise.fence;
 }
@@ -234,6 +249,61 @@ void Runtime::release(std::string_view what, uintptr_t begin, uintptr_t end) noe
     fail_locked(lock, std::current_exception());
   }
   accesses_.forget(begin, end);
+}
+
+// ---- traces
+
+void Runtime::range(std::string_view name) {
+  const Lock lock(mutex_);
+  if (!trace_) return;
+  HostThread& host = host_here();
+  host.meter.busy_until(steady_now());
+  trace_doing(host);
+  host.range = name;
+}
+
+void Runtime::begin_trace() {
+  const Lock lock(mutex_);
+  throw_failure();
+  HostThread& host = host_here();
+  host.meter.busy_until(steady_now());
+  host.range.clear();
+  trace_.emplace(host.actor);
+  host.meter.keep_slices(true);
+  for (WorkQueue* queue : queues_) trace_->track(*queue);
+}
+
+Trace Runtime::end_trace() {
+  const Lock lock(mutex_);
+  ASSERT(trace_.has_value(), "a trace ends that has not begun");
+  for (auto& [id, host] : hosts_) {
+    if (host.actor != trace_->main()) continue;
+    host.meter.busy_until(steady_now());
+    trace_doing(host);
+    host.meter.keep_slices(false);
+  }
+  for (WorkQueue* queue : queues_) queue->runner->meter.keep_slices(false);
+  Trace trace = trace_->take();
+  trace_.reset();
+  return trace;
+}
+
+uint64_t Runtime::task_here() {
+  const WorkQueue* queue = running_here();
+  return queue == nullptr ? 0 : queue->running->number;
+}
+
+void Runtime::trace_doing(HostThread& host) {
+  if (trace_ && host.actor == trace_->main()) trace_->add_doing(host.meter.take_slices(), host.range);
+}
+
+void Runtime::trace_wait(HostThread& host, Nanos begin, uint64_t awaited, std::string text) {
+  if (!trace_ || host.actor != trace_->main()) return;
+  TraceEvent wait;
+  wait.awaited = awaited;
+  wait.awaited_text = std::move(text);
+  wait.range = host.range;
+  trace_->add_wait(host.meter.take_slices(), begin, std::move(wait));
 }
 
 // ---- failure

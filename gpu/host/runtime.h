@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpu/host/access_map.h"
+#include "gpu/host/trace_log.h"
 #include "gpu/host/work_queue.h"
 
 namespace tandem::gpu {
@@ -24,9 +25,10 @@ class DeadlockError : public InternalError {
 
 /// One piece of work as it is handed in.
 struct Work {
-  std::string name;  ///< 'kernel "rms_norm_forward"'
+  Label label;
   std::vector<Access> accesses;
   std::function<void()> body;
+  size_t bytes = 0;  ///< that a copy moves
 };
 
 /// One Stream::wait on a recorded fence.
@@ -39,8 +41,9 @@ struct WaitRecord {
 struct PromiseState {
   std::string name;
   std::optional<Fence> fence;
-  Clock clock;  ///< of who fulfilled it
-  Passed past;  ///< of who fulfilled it
+  Clock clock;                ///< of who fulfilled it
+  Passed past;                ///< of who fulfilled it
+  uint64_t fulfilled_by = 0;  ///< a task's number; 0: a host thread
 };
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
@@ -60,7 +63,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   [[nodiscard]] Fence record(WorkQueue& queue);
   void wait(WorkQueue& queue, const Fence& fence);
   void range(WorkQueue& queue, std::string_view name);
-  [[nodiscard]] std::string describe(const WorkQueue& queue, std::string_view operation) const;
+  [[nodiscard]] std::string describe(const WorkQueue& queue, std::string_view operation);
   [[nodiscard]] StreamTimes times(const WorkQueue& queue, const Fence& from, const Fence& to) const;
 
   // ---- what threads do themselves; a task of a lane acts with the clock of that task
@@ -71,6 +74,11 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void touch(std::string_view what, const Access& access);
   /// The memory goes away: an access of everything in it, whose OrderError poisons the device.
   void release(std::string_view what, uintptr_t begin, uintptr_t end) noexcept;
+
+  // ---- traces, as Device says
+  void range(std::string_view name);
+  void begin_trace();
+  [[nodiscard]] Trace end_trace();
 
   // ---- failure: the first one drops all queued work and is thrown to every waiter
   void fail(std::exception_ptr failure) noexcept;
@@ -100,6 +108,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   /// Takes the head of a queue, which must be runnable, and runs it. The mutex is released meanwhile.
   void run_head(Lock& lock, WorkQueue& queue);
+  [[nodiscard]] std::string describe_here(const WorkQueue& queue) {
+    return queue.describe(queue.range_of(acting().actor));
+  }
   void throw_failure() const {
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -126,15 +137,23 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   struct HostThread {
     Actor actor = 0;
     Clock clock;
+    std::string range;
     Meter meter{Purpose::other, steady_now()};  ///< its waits are idle time, all else is its own
   };
   HostThread& host_here();
   /// What the calling thread, or the operation that runs on it, has been doing.
   Passed past_here();
+  /// The number of the task that runs on the calling thread; 0: none does.
+  uint64_t task_here();
+  /// Keeps what this host thread has been doing, up to now, or its wait, if it is traced.
+  void trace_doing(HostThread& host);
+  void trace_wait(HostThread& host, Nanos begin, uint64_t awaited, std::string text);
   const bool check_order_;
   Actor actors_ = 0;
+  uint64_t operations_ = 0;  ///< numbers them
   std::map<std::thread::id, HostThread> hosts_;
   AccessMap accesses_;
+  std::optional<TraceLog> trace_;
 
   size_t waits_seen_ = 0;
   std::optional<size_t> dropped_wait_;

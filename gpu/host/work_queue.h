@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,17 +13,28 @@
 
 namespace tandem::gpu {
 
+/// What an operation is: kernel "rms_norm_forward", or of no sort: copy.
+struct Label {
+  std::string sort, name;
+  [[nodiscard]] std::string text() const {
+    return sort.empty() ? name : fmt::format("{} \"{}\"", sort, name);
+  }
+};
+
 /// One entry of a queue: work has a body, the other kinds a moment.
 struct Operation {
   enum class Kind : uint8_t { work, wait, record };
   Kind kind = Kind::work;
-  std::string text;            ///< 'copy on stream "d2h" (range "backward layer 3")', for messages
-  std::function<void()> body;  ///< may be empty: then only its accesses count
-  std::shared_ptr<Moment> moment;
-  Clock clock;       ///< what has happened before it; work that acts (a lane's task) adds what it learns
-  Nanos queued = 0;  ///< when it was enqueued
-  std::optional<Passed>
-      source;  ///< the past of who enqueued it, where the queue had nothing to do until then
+  Label label;
+  std::string range = {};
+  std::function<void()> body = {};  ///< may be empty: then only its accesses count
+  std::shared_ptr<Moment> moment = {};
+  Clock clock = {};  ///< what has happened before it; work that acts (a lane's task) adds what it learns
+  size_t bytes = 0;  ///< that a copy moves
+  uint64_t number = 0, queued_by = 0;  ///< both in the device's count; by a task, or by a host thread: 0
+  Nanos queued = 0;                    ///< when it was enqueued
+  std::optional<Passed> source =
+      {};  ///< the past of who enqueued it, where the queue had nothing to do until then
 
   /// False only for a wait whose moment has not passed.
   [[nodiscard]] bool runnable() const { return kind != Kind::wait || moment->passed(); }
@@ -58,14 +70,24 @@ struct WorkQueue {
   const bool lane;
   const std::shared_ptr<Runner> runner;
   Actor actor = 0;
-  Clock clock;        ///< of the last operation enqueued
-  std::string range;  ///< names what is enqueued
+  Clock clock;                          ///< of the last operation enqueued
+  uint64_t last = 0;                    ///< its number
+  std::map<Actor, std::string> ranges;  ///< name what each of them enqueues
   std::list<Operation> operations;
   Operation* running = nullptr;
 
   [[nodiscard]] bool runnable() const { return !operations.empty() && operations.front().runnable(); }
-  [[nodiscard]] std::string describe() const {
+  [[nodiscard]] std::string range_of(Actor who) const {
+    const auto range = ranges.find(who);
+    return range == ranges.end() ? "" : range->second;
+  }
+  /// 'stream "d2h" (range "backward layer 3")', for messages.
+  [[nodiscard]] std::string describe(std::string_view range) const {
     return fmt::format("{} \"{}\" (range \"{}\")", lane ? "lane" : "stream", name, range);
+  }
+  [[nodiscard]] std::string describe(const Operation& operation) const {
+    if (operation.kind == Operation::Kind::wait) return "wait for " + operation.moment->text;
+    return fmt::format("{} on {}", operation.label.text(), describe(operation.range));
   }
 };
 

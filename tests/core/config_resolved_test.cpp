@@ -46,6 +46,7 @@ Config unusual() {
        "data={\"train\": [\"a\", \"b\"], \"eval\": \"e\", \"format\": \"bytes\", \"sequence_length\": 5, "
        "\"shuffle\": false}",
        "checkpoint={\"every\": 2, \"keep\": 8, \"keep_best\": true, \"states\": false}",
+       "trace={\"enabled\": true, \"start_step\": 2, \"steps\": 4}",
        "device={\"kind\": \"host\", \"memory_limit\": \"1GiB\", \"reserve\": 0, \"threads\": 2, "
        "\"isa\": \"scalar\", \"chaos_seed\": 11}"});
 }

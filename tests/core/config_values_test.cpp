@@ -225,8 +225,6 @@ TEST(ConfigValues, WhatIsNotThereYetIsRefusedByName) {
       {"device.kind=paced", "device.kind \"paced\" is not supported yet"},
       {"device.hardware=null", ""},
       {"device.hardware=h200", "not supported yet"},
-      {"trace.enabled=true", "not supported yet"},
-      {"trace.enabled=false", ""},
       {"data_types.grad_accum_dtype=fp32", ""},
       {"data_types.grad_accum_dtype=bf16", "data_types.grad_accum_dtype \"bf16\" is not supported"},
       {"optimizer.type=Lion",

@@ -107,9 +107,12 @@ TEST_F(MemoryChoices, ActivationsAreKeptWhereTheDeviceHasRoom) {
   EXPECT_EQ(settled(open).keep, Keep::all);
   machine_.device_limit -= 1;
   EXPECT_EQ(settled(open).keep, Keep::input);
-  machine_.device_limit = 1;
-  EXPECT_EQ(settled(open).keep, Keep::input) << "what takes least where nothing fits";
   EXPECT_EQ(activations_text(settled(open)), "recompute (chosen by auto)");
+  machine_.device_limit = device_bytes(host, Keep::input) - 1;
+  EXPECT_EQ(settled(open).keep, Keep::input_offloaded);
+  machine_.device_limit = 1;
+  EXPECT_EQ(settled(open).keep, Keep::input_offloaded) << "what takes least where nothing fits";
+  EXPECT_EQ(activations_text(settled(open)), "recompute_offload (chosen by auto)");
   for (const Keep given : {Keep::all, Keep::input}) {
     options_.keep = given;
     EXPECT_EQ(settled({}).keep, given) << "what is given binds";

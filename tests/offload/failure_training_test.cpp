@@ -26,14 +26,14 @@ struct Stage {
 const std::vector<Stage>& stages() {
   using enum Fault;
   static const std::vector<Stage> stages{
-      {"FetchOfTokens", Where::host, {in_operation, "h2d_batch//copy", 2, {}}},
+      {"FetchOfTokens", Where::host, {in_operation, "h2d_batch/tokens/copy", 2, {}}},
       {"ForwardKernel", Where::host, {in_operation, "compute/forward layer 1/rms_norm_forward", 5, {}}},
       {"FirstKernel", Where::host, {in_operation, "compute/forward embedding/", 0, {}}},
       {"HeadKernel", Where::host, {in_operation, "compute/head/softmax_cross_entropy", 2, {}}},
       {"BackwardKernel", Where::host, {in_operation, "compute/backward layer 0/attention_backward", 2, {}}},
       {"Rounding", Where::host, {in_operation, "compute/backward layer 1/cast", 2, {}}},
-      {"GradientToTheHost", Where::host, {in_operation, "d2h_grad//copy", 8, {}}},
-      {"NumbersToTheHost", Where::host, {in_operation, "d2h_grad//copy", 9, {}}},
+      {"GradientToTheHost", Where::host, {in_operation, "d2h_grad/gradient of ", 7, {}}},
+      {"NumbersToTheHost", Where::host, {in_operation, "d2h_grad/norms and losses/copy", 1, {}}},
       {"Decision", Where::host, {in_operation, "/decide", 2, {}}},
       {"AdamOfTheHead", Where::host, {in_operation, "/adam head", 2, {}}},
       {"AdamOfLayer1", Where::host, {in_operation, "/adam layer 1", 2, {}}},
@@ -44,16 +44,12 @@ const std::vector<Stage>& stages() {
       {"LaunchDeviceAdam", Where::device, {in_operation, "/launch adam layer 1", 2, {}}},
       {"DeviceAdam", Where::device, {in_operation, "device_adam//", 8, {}}},
       {"EnqueueDeviceAdam", Where::device, {at_enqueue, "device_adam//", 8, {}}},
-      {"UploadOfWeights", Where::host, {in_operation, "h2d_upload//copy", 10, {}}},
-      {"UploadOnTheDevice", Where::device, {in_operation, "h2d_upload//copy", 10, {}}},
-      {"FetchOfWeights", Where::host, {in_operation, "h2d_fetch/fetch layer 1/copy", 2, {}}, Keep::input, 2},
-      {"EnqueueFetchOfWeights",
-       Where::host,
-       {at_enqueue, "h2d_fetch/fetch layer 0/copy", 4, {}},
-       Keep::input,
-       2},
+      {"UploadOfWeights", Where::host, {in_operation, "h2d_upload/version ", 5, {}}},
+      {"UploadOnTheDevice", Where::device, {in_operation, "h2d_upload/version ", 5, {}}},
+      {"FetchOfWeights", Where::host, {in_operation, "h2d_fetch/version ", 7, {}}, Keep::input, 2},
+      {"EnqueueFetchOfWeights", Where::host, {at_enqueue, "h2d_fetch/version ", 8, {}}, Keep::input, 2},
       {"PublishStreamedWeights", Where::host, {in_operation, "/publish layer 1", 2, {}}, Keep::input, 2},
-      {"EnqueueUpload", Where::host, {at_enqueue, "h2d_upload//copy", 10, {}}},
+      {"EnqueueUpload", Where::host, {at_enqueue, "h2d_upload/version ", 5, {}}},
       {"EnqueueForward", Where::host, {at_enqueue, "compute/forward layer 0/linear_forward", 8, {}}},
       {"EnqueueBackward", Where::host, {at_enqueue, "compute/backward layer 1/linear_backward_input", 8, {}}},
       {"EnqueueOptimizer", Where::host, {at_enqueue, "/adam layer 0", 2, {}}},
@@ -63,7 +59,7 @@ const std::vector<Stage>& stages() {
       {"InputFromTheHost", Where::device, {in_operation, "h2d_act//copy", 2, {}}, Keep::input_offloaded},
       {"EnqueueInputToTheHost", Where::host, {at_enqueue, "d2h_act//copy", 2, {}}, Keep::input_offloaded},
       {"EnqueueInputFromTheHost", Where::host, {at_enqueue, "h2d_act//copy", 2, {}}, Keep::input_offloaded},
-      {"LoadingWeights", Where::host, {in_operation, "h2d_upload//copy", 1, {}}},
+      {"LoadingWeights", Where::host, {in_operation, "h2d_upload/planes/copy", 1, {}}},
       {"ReadingACheckpoint", Where::device, {in_operation, "", 0, {}}},  // planted when it is read
   };
   return stages;
@@ -121,7 +117,7 @@ void train(EngineRig& rig, const EngineOptions& options, FailureDevice& device) 
   (void)rig.trainer().begin_evaluation();
   (void)rig.trainer().evaluate(FormulaTokens(options, 100).view());
   rig.run(3);
-  device.plant({Fault::in_operation, "h2d_upload//copy", 1, {}});
+  device.plant({Fault::in_operation, "h2d_upload/planes/copy", 1, {}});
   (void)rig.outcome();
 }
 
