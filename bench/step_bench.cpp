@@ -1,12 +1,14 @@
-// How much of a training step its matrix products are. Builds the trainer of a config on the host device and
-// times, in turns, whole steps (forward, backward, update, until the new weights have arrived) and the step's
-// products alone: the very same calls on the same tensors, in the same tiles, on the same threads. Prints
-// JSON.
+// How much of a training step its matrix products are, and how much the engine. Builds the trainer of a
+// config on the host device and times, in turns, whole steps (forward, backward, update, until the new
+// weights have arrived), the step's products alone: the very same calls on the same tensors, in the same
+// tiles, on the same threads; and the step on the null device, where everything is enqueued and waited for
+// and nothing computed. Prints JSON.
 //   ./dev bench step_bench [--config configs/bench_124m.json] [--set KEY=VALUE]... [--rounds 5]
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -15,8 +17,12 @@
 
 #include "core/io/json.h"
 #include "core/run/config.h"
+#include "gpu/backend.h"
 #include "gpu/host/host_device.h"
 #include "gpu/host/host_ops.h"
+#include "gpu/null/null_workers.h"
+#include "gpu/null/recording.h"
+#include "gpu/null/reserved_memory.h"
 #include "offload/assembly.h"
 #include "offload/fit.h"
 #include "offload/memory_plan.h"
@@ -116,6 +122,33 @@ struct Options {
   int rounds = 5, warmup = 2;
 };
 
+/// The same trainer where nothing is computed.
+class Engine {
+ public:
+  Engine(const TrainSetup& setup, const ParamTable& table)
+      : host_(recording_.memory(), kWritten),
+        device_(gpu::open("null", options())),
+        trainer_(setup, table, *device_, host_, workers_) {}
+  void step(const StepTokens& tokens) {
+    trainer_.step(tokens);
+    trainer_.quiesce();
+  }
+
+ private:
+  gpu::OpenOptions options() {
+    gpu::OpenOptions options;
+    options.recording = &recording_;
+    return options;
+  }
+  static constexpr std::array<std::string_view, 2> kWritten{"batches",
+                                                            "tables"};  // by the main thread itself
+  gpu::Recording recording_{gpu::Operations::digested};
+  gpu::NullWorkers workers_;
+  gpu::NullMemory host_;
+  std::unique_ptr<Device> device_;
+  Trainer trainer_;
+};
+
 /// The trainer of a config, as `tandem train` makes it.
 class Bench {
  public:
@@ -133,6 +166,7 @@ class Bench {
                   return gpu::make_host_ops(*recorder_);
                 }),
         stream_(device_.stream("products", Purpose::compute, 0)),
+        engine_(setup_, table_),
         tokens_(static_cast<size_t>(config.train_batch_size * setup_.length)),
         targets_(tokens_.size()) {
     SeededWeights weights(table_, config.train.seed, model_.arch.initializer_range);
@@ -149,12 +183,13 @@ class Bench {
     step();
     recorder_->record(false);
     products();
-    Samples steps, alone;
+    Samples steps, alone, engine;
     for (int i = 0; i < rounds; ++i) {
       steps.time([&] { step(); });
       alone.time([&] { products(); });
+      engine.time([&] { engine_.step({tokens_, targets_}); });
     }
-    return report(steps, alone);
+    return report(steps, alone, engine);
   }
 
  private:
@@ -181,9 +216,14 @@ class Bench {
     stream_->record().wait();
   }
 
-  [[nodiscard]] json::Value report(const Samples& steps, const Samples& alone) const {
+  /// The median of one over the other, round by round.
+  static double share(const Samples& part, const Samples& whole) {
     std::vector<double> ratios;
-    for (size_t i = 0; i < steps.wall().size(); ++i) ratios.push_back(alone.wall()[i] / steps.wall()[i]);
+    for (size_t i = 0; i < whole.wall().size(); ++i) ratios.push_back(part.wall()[i] / whole.wall()[i]);
+    return Samples::median(ratios);
+  }
+
+  [[nodiscard]] json::Value report(const Samples& steps, const Samples& alone, const Samples& engine) const {
     const double threads = machine_.workers->count();
     const auto thousandths = [](double x) { return std::round(1e3 * x) / 1e3; };
     rusage usage{};
@@ -197,8 +237,10 @@ class Bench {
         {"workers", machine_.workers->describe()},
         {"step", steps.as_json()},
         {"products", alone.as_json()},
-        {"products_share", thousandths(Samples::median(ratios))},
+        {"products_share", thousandths(share(alone, steps))},
         {"products_share_of_cpu_time", thousandths(alone.median_cpu_ms() / steps.median_cpu_ms())},
+        {"engine_ms", std::round(1e3 * engine.median_ms()) / 1e3},
+        {"engine_share", std::round(1e5 * share(engine, steps)) / 1e5},
         // 1 = the machine was ours alone
         {"cpu_share", thousandths(alone.median_cpu_ms() / alone.median_ms() / threads)},
         {"tokens_per_s", Samples::tenths(1e3 * static_cast<double>(tokens_.size()) / steps.median_ms())},
@@ -222,6 +264,7 @@ class Bench {
   gpu::HostDevice device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Trainer> trainer_;
+  Engine engine_;
   std::vector<int32_t> tokens_, targets_;
   uint64_t sample_ = 0;
 };
