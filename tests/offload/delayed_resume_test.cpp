@@ -98,6 +98,20 @@ TEST_P(ResumeEngine, AChainOfStopsEqualsNeverStopped) {
   EXPECT_EQ(testing::difference(rig->outcome(), since(kSteps - 1, testing::run_engine(options, kSteps))), "");
 }
 
+/// Where weights and inputs wait is no part of what is saved: each stretch may have its own way.
+TEST_P(ResumeEngine, AChangeOfPlacesEqualsNeverStopped) {
+  EngineOptions options = options_of(GetParam());
+  const Outcome whole = testing::run_engine(options, kSteps);
+  auto rig = std::make_unique<EngineRig>(options);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    options.window = step % 3 == 0 ? 2 : step % 3 == 1 ? 0 : 3;
+    options.keep = step % 2 == 0 ? Keep::input_offloaded : Keep::all;
+    rig = std::make_unique<EngineRig>(options, rig->save());
+    rig->run(1);
+  }
+  EXPECT_EQ(testing::difference(rig->outcome(), since(kSteps - 1, whole)), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, ResumeEngine, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
