@@ -22,13 +22,15 @@ Tensor HostActivations::at(int64_t place, Tensor x) const {
   return memory_.tensor(x.dtype(), {x.numel()}, static_cast<size_t>(place) * x.bytes());
 }
 
-Fence HostActivations::send(int64_t place, Tensor x, Stream& stream) {
+Fence HostActivations::send(int64_t place, std::string_view name, Tensor x, Stream& stream) {
+  d2h_->range(name);
   d2h_->wait(stream.record());
   d2h_->copy(at(place, x), x.flat());
   return landed_.at(static_cast<size_t>(place)) = d2h_->record();
 }
 
-Fence HostActivations::fetch(int64_t place, Tensor x, Stream& stream) {
+Fence HostActivations::fetch(int64_t place, std::string_view name, Tensor x, Stream& stream) {
+  h2d_->range(name);
   h2d_->wait(stream.record());
   h2d_->wait(landed_.at(static_cast<size_t>(place)));
   h2d_->copy(x.flat(), at(place, x));

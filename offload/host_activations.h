@@ -17,8 +17,8 @@ class HostActivations : public ActivationStore {
   /// Takes offloaded_input_bytes(), on the landing_node() of the device.
   HostActivations(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host);
 
-  [[nodiscard]] Fence send(int64_t place, Tensor x, Stream& stream) override;
-  [[nodiscard]] Fence fetch(int64_t place, Tensor x, Stream& stream) override;
+  [[nodiscard]] Fence send(int64_t place, std::string_view name, Tensor x, Stream& stream) override;
+  [[nodiscard]] Fence fetch(int64_t place, std::string_view name, Tensor x, Stream& stream) override;
   /// Sent by one step, and fetched again.
   [[nodiscard]] size_t bytes_per_step() const { return memory_.bytes() * groups_; }
 

@@ -1,8 +1,15 @@
 #include "core/model/block_inputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 
 namespace tandem {
+
+namespace {
+std::string name_of_input(int64_t layer) { return fmt::format("input of layer {}", layer); }
+}  // namespace
 
 InputRange::InputRange(int64_t layers, int64_t group, const ParamTable& table)
     : layers(layers), group(group), first(std::max<int64_t>(0, table.first_trained() - 1)) {}
@@ -46,7 +53,7 @@ Tensor BlockInputs::make(int64_t layer, size_t m) { return at(layer, m).tensor =
 void BlockInputs::made(int64_t layer, size_t m) {
   if (stays(layer, m) || layer < range_.first) return;
   Input& input = at(layer, m);
-  input.moved = store_->send(place(layer, m), input.tensor, stream_);
+  input.moved = store_->send(place(layer, m), name_of_input(layer), input.tensor, stream_);
 }
 
 void BlockInputs::passed(int64_t layer, size_t m) {
@@ -68,7 +75,7 @@ void BlockInputs::fetch_next(int64_t layer, size_t m) {
   if (next_layer < range_.first) return;
   Input& next = at(next_layer, next_m);
   next.tensor = take();
-  next.moved = store_->fetch(place(next_layer, next_m), next.tensor, stream_);
+  next.moved = store_->fetch(place(next_layer, next_m), name_of_input(next_layer), next.tensor, stream_);
 }
 
 }  // namespace tandem

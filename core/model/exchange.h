@@ -2,6 +2,7 @@
 // How a model meets whoever keeps its weights and gradients.
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "core/base/tensor.h"
@@ -61,15 +62,16 @@ class GradSink {
 };
 
 /// Where inputs of layers wait for backward when they don't stay on the device. Its places are numbered from
-/// 0; forward sends to each of them once, then backward fetches once from each.
+/// 0; forward sends to each of them once, then backward fetches once from each. `name` says in traces what it
+/// is.
 class ActivationStore {
  public:
   virtual ~ActivationStore() = default;
   /// Copies x to the place, as the stream's work so far leaves it. Once the fence has passed nothing reads x.
-  [[nodiscard]] virtual Fence send(int64_t place, Tensor x, Stream& stream) = 0;
+  [[nodiscard]] virtual Fence send(int64_t place, std::string_view name, Tensor x, Stream& stream) = 0;
   /// Copies the place back to x, which nobody uses once the stream's work so far has passed. x is there once
   /// the fence has passed.
-  [[nodiscard]] virtual Fence fetch(int64_t place, Tensor x, Stream& stream) = 0;
+  [[nodiscard]] virtual Fence fetch(int64_t place, std::string_view name, Tensor x, Stream& stream) = 0;
 };
 
 }  // namespace tandem

@@ -42,12 +42,12 @@ std::vector<gpu::WaitRecord> send_and_fetch(std::optional<uint64_t> seed, std::o
   };
   for (int64_t place = 0; place < kPlaces; ++place) {
     use("forward", {}, {from});
-    const Fence sent = store.send(place, from, *compute);
+    const Fence sent = store.send(place, "input", from, *compute);
     if (place + 1 < kPlaces) compute->wait(sent);  // `from` is written again
   }
   use("other work", {}, {to});
   for (int64_t place = kPlaces - 1; place >= 0; --place) {
-    compute->wait(store.fetch(place, to, *compute));
+    compute->wait(store.fetch(place, "input", to, *compute));
     use("backward", {to}, {});
   }
   compute->record().wait();
