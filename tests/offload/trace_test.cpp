@@ -111,6 +111,7 @@ TEST(DelayedTrace, DelayedNeverWaitsForTheUpdateBehindIt) {
 
 TEST_P(NumbersTraceOf, TheMainThreadWaitsForTheDecisionAndForRecordedUploadsOnly) {
   const TracedRun run(options_of(GetParam()));
+  size_t fences = 0;
   for (int64_t step = kFirst + 1; step <= kLast; ++step) {
     const auto in_step = [&](const std::string& what) { return what + " step " + std::to_string(step); };
     const auto main = run.file.of("main thread");
@@ -118,7 +119,7 @@ TEST_P(NumbersTraceOf, TheMainThreadWaitsForTheDecisionAndForRecordedUploadsOnly
     const auto next =
         std::ranges::find(main, "enter step " + std::to_string(step + 1), &TraceFile::Event::name);
     ASSERT_TRUE(entered != main.end() && next != main.end());
-    size_t fences = 0, promises = 0;
+    size_t promises = 0;
     std::set<std::string> promised;
     for (auto event = entered; event != next; ++event) {
       if (event->category != "wait") continue;
@@ -127,11 +128,14 @@ TEST_P(NumbersTraceOf, TheMainThreadWaitsForTheDecisionAndForRecordedUploadsOnly
       (promise ? promises : fences) += 1;
       EXPECT_TRUE(promise || event->reason.find("optimizer") != std::string::npos) << event->reason;
     }
-    EXPECT_EQ(fences, 1u) << "the decision";
     EXPECT_EQ(promised.size(), 4u) << "one for each block";
     // A lease each: embedding, two layers forward and backward, head. `synchronous` asks for all once more.
     EXPECT_EQ(promises, GetParam() == Schedule::synchronous ? 6u + 4u : 6u);
   }
+  // A decision for each step. A step that waits before it has done anything seems to wait in the step before.
+  constexpr auto kSteps = static_cast<size_t>(kLast - kFirst);
+  EXPECT_GE(fences + 1, kSteps);
+  EXPECT_LE(fences, kSteps + 1);
 }
 
 TEST_P(NumbersTraceOf, AStepCopiesItsGradientsWeightsTokensAndNumbersOnce) {
