@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +12,8 @@
 #include "offload/fit.h"
 #include "offload/param_store.h"
 #include "offload/progress.h"
+#include "offload/weight_memory.h"
+#include "offload/weight_window.h"
 
 namespace tandem {
 
@@ -24,99 +28,168 @@ struct Pinned {
         pin(device.pin({static_cast<std::byte*>(buffer.raw()), bytes})) {}
 };
 
-/// Rounds the weights to dtype and puts them on the device, one block at a time.
-std::vector<Tensor> upload_weights(const ParamTable& table, WeightSource& source, DType dtype,
-                                   const Buffer& memory, const Machine& machine, Device& device,
-                                   Stream& stream) {
-  const auto largest = static_cast<size_t>(table.largest_block());
-  const Pinned staging(device, *machine.host, largest * size_of(dtype), "staging");
-  std::vector<float> values(largest);
-  std::vector<Tensor> blocks;
-  size_t offset = 0;
-  for (BlockId id = 0; id < table.block_count(); ++id) {
-    const int64_t numel = table.block(id).numel;
-    std::fill_n(values.begin(), numel, 0.0f);
-    for (const ParamSpec& spec : table.of_block(id))
-      source.read(
-          spec, 0,
-          std::span(values).subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.numel)));
-    const Tensor staged = staging.buffer.tensor(dtype, {numel});
-    round_weights(*machine.workers, machine.isa, staged, Tensor(values.data(), DType::f32, {numel}));
-    blocks.push_back(memory.tensor(dtype, {numel}, offset));
-    offset += blocks.back().bytes();
-    stream.copy(blocks.back(), staged);
-    stream.record().wait();
+/// A training step that ends before its backward: forward is the same, and so is where weights are.
+TrainSetup forward_setup(const Arch& arch, const ParamTable& table, const EvalOptions& options,
+                         int64_t length) {
+  TrainSetup setup;
+  setup.arch = arch;
+  setup.dtype = options.dtype;
+  setup.micro_batch = options.batch;
+  setup.length = length;
+  setup.placement.assign(static_cast<size_t>(table.block_count()), Placement::host);
+  setup.window = options.streamed ? options.window : 0;
+  return setup;
+}
+
+/// The rounded weights, on the device, or on the host behind a window.
+class EvalWeights {
+ public:
+  EvalWeights(const TrainSetup& setup, const ParamTable& table, const MemoryPlan& plan,
+              const Machine& machine, Device& device)
+      : setup_(setup),
+        table_(table),
+        machine_(machine),
+        device_(device),
+        memory_(setup, table, device, *machine.host) {
+    if (setup.window == 0) return;
+    plane_.emplace(device, *machine.host, plan.host.at("weights"), "weights");
+    fetch_ = device.stream("h2d_fetch", Purpose::h2d);
   }
-  return blocks;
-}
 
-struct EvalBytes {
-  size_t weights = 0, activations = 0, batches = 0,
-         tables = 0;   ///< of the device; host twins of the last two
-  size_t staging = 0;  ///< of the host, while weights are loaded: a block in fp32 and in the dtype
-  [[nodiscard]] size_t device() const { return weights + activations + batches + tables + sizeof(double); }
-  [[nodiscard]] size_t host() const { return batches + tables + sizeof(double) + staging; }
+  /// Reads and rounds them, one block at a time; returns what to lease them from. The stream uploads those
+  /// that stay on the device.
+  std::unique_ptr<ParamSource> load(WeightSource& source, Stream& stream) {
+    const auto largest = static_cast<size_t>(table_.largest_block());
+    const Buffer wide = machine_.host->allocate(largest * sizeof(float), "staging");
+    std::optional<Pinned> staging;
+    if (!plane_) staging.emplace(device_, *machine_.host, largest * size_of(setup_.dtype), "staging");
+    std::vector<Tensor> on_host;
+    size_t offset = 0;
+    for (BlockId id = 0; id < table_.block_count(); ++id) {
+      const int64_t numel = table_.block(id).numel;
+      const Tensor values = wide.tensor(DType::f32, {numel});
+      const Tensor rounded = plane_ ? plane_->buffer.tensor(setup_.dtype, {numel}, offset)
+                                    : staging->buffer.tensor(setup_.dtype, {numel});
+      read(source, id, values);
+      round_weights(*machine_.workers, machine_.isa, rounded, values);
+      on_host.push_back(rounded);
+      offset += rounded.bytes();
+      if (plane_) continue;
+      stream.copy(memory_.resident()[static_cast<size_t>(id)], rounded);
+      stream.record().wait();
+    }
+    if (!plane_) return std::make_unique<FixedWeights>(memory_.resident(), Fence{});
+    return std::make_unique<WeightWindow>(setup_, table_, std::make_unique<FixedFeed>(std::move(on_host)),
+                                          *fetch_, memory_.window());
+  }
+
+ private:
+  void read(WeightSource& source, BlockId id, Tensor values) const {
+    const std::span<float> all(values.data<float>(), static_cast<size_t>(values.numel()));
+    std::ranges::fill(all, 0.0f);
+    for (const ParamSpec& spec : table_.of_block(id))
+      source.read(spec, 0, all.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.numel)));
+  }
+
+  const TrainSetup& setup_;
+  const ParamTable& table_;
+  const Machine& machine_;
+  Device& device_;
+  WeightMemory memory_;
+  std::optional<Pinned> plane_;  ///< all weights, where they stream
+  std::unique_ptr<Stream> fetch_;
 };
-
-EvalBytes eval_bytes(const Arch& arch, const ParamTable& table, DType dtype, int64_t batch, int64_t length) {
-  EvalBytes bytes;
-  bytes.weights = static_cast<size_t>(table.padded_count()) * size_of(dtype);
-  bytes.activations = model_eval_bytes(arch, dtype, {batch, length, 1}).total();
-  bytes.batches = static_cast<size_t>(2 * batch * length) * sizeof(int32_t);
-  bytes.tables = Model::table_bytes(arch, length);
-  bytes.staging = static_cast<size_t>(table.largest_block()) * (size_of(dtype) + sizeof(float));
-  return bytes;
-}
 
 /// What stays the same while knobs are tried.
 struct EvalSetting {
   const Arch& arch;
   const ParamTable& table;
-  int64_t batch;
   const Machine& machine;
 };
 
 /// Why it doesn't fit; empty when it does.
-std::string shortfall(const EvalSetting& s, DType dtype, int64_t length) {
-  const EvalBytes bytes = eval_bytes(s.arch, s.table, dtype, s.batch, length);
-  if (bytes.device() > s.machine.device_limit)
-    return fmt::format("the device needs {} where {} may be used", byte_text(bytes.device()),
+std::string shortfall(const EvalSetting& s, const EvalOptions& options, int64_t length) {
+  const MemoryPlan plan = plan_evaluation(s.arch, s.table, options, length);
+  if (plan.device_bytes() > s.machine.device_limit)
+    return fmt::format("the device needs {}{} where {} may be used", byte_text(plan.device_bytes()),
+                       options.streamed ? " with weights that stream" : "",
                        byte_text(s.machine.device_limit));
-  return host_shortfall(s.machine, bytes.host(), bytes.device());
+  return host_shortfall(s.machine, plan.host_bytes() + plan.staging, plan.device_bytes());
 }
 
-std::string first_knob(const EvalSetting& s, DType dtype, int64_t length) {
-  if (dtype == DType::f32 && shortfall(s, DType::bf16, length).empty()) return "--dtype bfloat16";
+/// With weights that stream where the device has no room for them.
+EvalOptions settled(const EvalSetting& s, EvalOptions options, int64_t length) {
+  const MemoryPlan plan = plan_evaluation(s.arch, s.table, options, length);
+  options.streamed |= plan.device_bytes() > s.machine.device_limit;
+  return options;
+}
+
+bool can_fit(const EvalSetting& s, const EvalOptions& options, int64_t length) {
+  return shortfall(s, settled(s, options, length), length).empty();
+}
+
+std::string first_knob(const EvalSetting& s, const EvalOptions& options, int64_t length) {
+  if (options.streamed) {  // as a config says
+    EvalOptions smaller = options, resident = options;
+    smaller.window = std::min(options.window, 2);
+    resident.streamed = false;
+    if (can_fit(s, smaller, length)) return "--set zero_optimization.offload_param.buffer_count=2";
+    if (can_fit(s, resident, length)) return "--set zero_optimization.offload_param.device=none";
+  }
+  EvalOptions half = options;
+  half.dtype = DType::bf16;
+  if (options.dtype == DType::f32 && can_fit(s, half, length)) return "--dtype bfloat16";
   for (int64_t shorter = length / 2; shorter >= 1; shorter /= 2)
-    if (shortfall(s, dtype, shorter).empty()) return fmt::format("--sequence-length {}", shorter);
+    if (can_fit(s, options, shorter)) return fmt::format("--sequence-length {}", shorter);
   return "a smaller model, or higher limits (`tandem doctor` shows them)";
 }
 
-void check_evaluation_fits(const EvalSetting& setting, DType dtype, int64_t length) {
-  const std::string lack = shortfall(setting, dtype, length);
+/// Settled options.
+EvalOptions check_evaluation_fits(const EvalSetting& setting, const EvalOptions& asked, int64_t length) {
+  const EvalOptions options = settled(setting, asked, length);
+  const std::string lack = shortfall(setting, options, length);
   CHECK(lack.empty(), Status::does_not_fit, "the evaluation does not fit: " + lack, "device.memory_limit",
-        first_knob(setting, dtype, length));
+        first_knob(setting, asked, length));
+  return options;
 }
 
 }  // namespace
 
-EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSource& weights, DType dtype,
-                          const SampleSet& set, SampleRange range, int64_t batch, const Machine& machine,
-                          Device& device) {
-  const int64_t length = set.sequence_length();
+MemoryPlan plan_evaluation(const Arch& arch, const ParamTable& table, const EvalOptions& options,
+                           int64_t length) {
+  const TrainSetup setup = forward_setup(arch, table, options, length);
+  const size_t element = size_of(options.dtype), tables = Model::table_bytes(arch, length);
+  MemoryPlan plan;
+  plan.device["weights"] = static_cast<size_t>(plan_weights(setup, table).device_elements()) * element;
+  plan.device["activations"] = model_eval_bytes(arch, options.dtype, {options.batch, length, 1}).total();
+  plan.device["batches"] = plan.host["batches"] =
+      static_cast<size_t>(2 * options.batch * length) * sizeof(int32_t);
+  plan.device["scalars"] = plan.host["scalars"] = sizeof(double);
+  if (tables > 0) plan.device["tables"] = plan.host["tables"] = tables;
+  if (options.streamed) plan.host["weights"] = static_cast<size_t>(table.padded_count()) * element;
+  // A block in fp32 and, on its way to the device, rounded.
+  plan.staging =
+      static_cast<size_t>(table.largest_block()) * (sizeof(float) + (options.streamed ? 0 : element));
+  return plan;
+}
+
+EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSource& weights,
+                          const EvalOptions& asked, const SampleSet& set, SampleRange range,
+                          const Machine& machine, Device& device) {
+  const int64_t length = set.sequence_length(), batch = asked.batch;
   check_targets(set, range);
-  check_evaluation_fits({arch, table, batch, machine}, dtype, length);
-  const EvalBytes bytes = eval_bytes(arch, table, dtype, batch, length);
-  const Buffer weight_memory = device.allocate(bytes.weights, "weights");
-  const Buffer batch_memory = device.allocate(bytes.batches, "batches"),
-               loss_memory = device.allocate(sizeof(double), "scalars");
-  const Pinned staged_batch(device, *machine.host, bytes.batches, "batches"),
-      staged_loss(device, *machine.host, sizeof(double), "scalars");
+  const EvalOptions options = check_evaluation_fits({arch, table, machine}, asked, length);
+  const TrainSetup setup = forward_setup(arch, table, options, length);
+  const MemoryPlan plan = plan_evaluation(arch, table, options, length);
+  EvalWeights rounded(setup, table, plan, machine, device);
+  const Buffer batch_memory = device.allocate(plan.device.at("batches"), "batches"),
+               loss_memory = device.allocate(plan.device.at("scalars"), "scalars");
+  const Pinned staged_batch(device, *machine.host, plan.host.at("batches"), "batches"),
+      staged_loss(device, *machine.host, plan.host.at("scalars"), "scalars");
   const std::unique_ptr<Stream> stream = device.stream("compute", Purpose::compute);
-  Model model(arch, table, device, *machine.host, dtype, length, *stream);
-  Arena arena(device, device.allocate(bytes.activations, "activations"), *stream);
-  FixedWeights source(upload_weights(table, weights, dtype, weight_memory, machine, device, *stream),
-                      Fence{});
+  Model model(arch, table, device, *machine.host, options.dtype, length, *stream);
+  Arena arena(device, device.allocate(plan.device.at("activations"), "activations"), *stream);
+  const std::unique_ptr<ParamSource> source = rounded.load(weights, *stream);
 
   EvalResult result;
   const auto begin = std::chrono::steady_clock::now();
@@ -132,7 +205,7 @@ EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSourc
     loader.fill(k, half(staged, 0), half(staged, 1));
     result.tokens += trained_targets({half(staged, 1).data<int32_t>(), static_cast<size_t>(rows * length)});
     stream->copy(on_device, staged);
-    model.evaluate({half(on_device, 0), half(on_device, 1)}, 0, source, arena, *stream, loss);
+    model.evaluate({half(on_device, 0), half(on_device, 1)}, 0, *source, arena, *stream, loss);
     stream->record().wait();  // the staging memory is written again
   }
   stream->copy(landed, loss);
@@ -141,7 +214,8 @@ EvalResult evaluate_model(const Arch& arch, const ParamTable& table, WeightSourc
   result.sequences = static_cast<int64_t>(range.count);
   result.sequence_length = length;
   result.loss = device.read(Scalar{landed}) / static_cast<double>(result.tokens);
-  result.dtype = dtype;
+  result.dtype = options.dtype;
+  result.streamed = options.streamed;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

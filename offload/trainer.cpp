@@ -75,8 +75,8 @@ class Trainer::Impl {
         known_until_(start.policy.step - 1) {
     ring_ = std::make_unique<UpdateRing>(policy_, slots_, device, *upload_,
                                          block_uses(setup_, table, weights_), policy_.read(start_), start_);
-    source_ = std::make_unique<WeightWindow>(setup_, table, *ring_, slots_, *fetch_, weights_.window(),
-                                             weights_.frozen());
+    auto feed = std::make_unique<RingFeed>(setup_, table, *ring_, slots_, weights_.frozen());
+    source_ = std::make_unique<WeightWindow>(setup_, table, std::move(feed), *fetch_, weights_.window());
     for (BlockId block = 0; block < table.block_count(); ++block)
       if (!setup_.streams(block)) uploaded_bytes_ += ring_->trained_weights(block).bytes();
     optimizer_ =

@@ -6,15 +6,9 @@
 
 namespace tandem {
 
-WeightWindow::WeightWindow(const TrainSetup& setup, const ParamTable& table, UpdateRing& ring, Slots& slots,
-                           Stream& fetch, Tensor memory, std::vector<Tensor> frozen)
-    : setup_(setup),
-      table_(table),
-      ring_(ring),
-      slots_(slots),
-      fetch_(fetch),
-      resident_(ring),
-      frozen_(std::move(frozen)) {
+WeightWindow::WeightWindow(const TrainSetup& setup, const ParamTable& table, std::unique_ptr<WeightFeed> feed,
+                           Stream& fetch, Tensor memory)
+    : setup_(setup), table_(table), feed_(std::move(feed)), fetch_(fetch) {
   const WeightPlan plan = plan_weights(setup, table);
   int64_t begin = 0;
   const auto cut = [&](std::vector<Slot>& window, int count, int64_t elements) {
@@ -26,8 +20,8 @@ WeightWindow::WeightWindow(const TrainSetup& setup, const ParamTable& table, Upd
 }
 
 Lease WeightWindow::acquire(BlockId block, int64_t version, Pass pass, Stream& stream) {
-  if (!setup_.streams(block)) return resident_.acquire(block, version, pass, stream);
-  (void)ring_.arrival(block, version);
+  if (ParamSource* resident = feed_->resident(block)) return resident->acquire(block, version, pass, stream);
+  feed_->await(block, version);
   Slot* slot = find(block);
   if (slot == nullptr) {
     slot = least_needed(block, pass);
@@ -42,9 +36,9 @@ Lease WeightWindow::acquire(BlockId block, int64_t version, Pass pass, Stream& s
 void WeightWindow::prefetch(BlockId block, Pass pass) {
   const int step = pass == Pass::backward ? -1 : 1;
   for (int ahead = 1; ahead < setup_.window; ++ahead, block += step) {
-    if (block < 1 || block >= table_.block_count() || !setup_.streams(block)) return;
+    if (block < 1 || block >= table_.block_count() || feed_->resident(block) != nullptr) return;
     if (find(block) != nullptr) continue;
-    Slot* slot = ring_.has_arrived(block) ? least_needed(block, pass) : nullptr;
+    Slot* slot = feed_->has_arrived(block) ? least_needed(block, pass) : nullptr;
     if (slot == nullptr) return;
     fetch(*slot, block);
   }
@@ -60,7 +54,7 @@ std::vector<WeightWindow::Slot>& WeightWindow::window_of(BlockId block) {
 }
 
 bool WeightWindow::holds_current(const Slot& slot) const {
-  return slot.block != kNone && (table_.block(slot.block).trained == 0 || slot.version == ring_.version());
+  return slot.block != kNone && (feed_->is_fixed(slot.block) || slot.version == feed_->version());
 }
 
 WeightWindow::Slot* WeightWindow::find(BlockId block) {
@@ -82,19 +76,15 @@ WeightWindow::Slot* WeightWindow::least_needed(BlockId block, Pass pass) {
 }
 
 void WeightWindow::fetch(Slot& slot, BlockId block) {
-  const int64_t trained = table_.block(block).trained, version = ring_.version();
-  const Tensor frozen = frozen_[static_cast<size_t>(block)];
+  const int64_t version = feed_->version();
+  const Tensor to = slot.memory.flat(0, table_.block(block).numel);
   fetch_.range(fmt::format("version {} of block {}", version, block));
   fetch_.wait(slot.read);
-  if (trained > 0) {
-    fetch_.wait(ring_.arrival(block, version));
-    fetch_.copy(slot.memory.flat(0, trained), slots_.weights(block, version));
-  }
-  if (!frozen.empty()) fetch_.copy(slot.memory.flat(trained, frozen.numel()), frozen);
+  feed_->fetch(block, fetch_, to);
   slot.block = block;
   slot.version = version;
   slot.fetched = fetch_.record();
-  fetched_bytes_ += static_cast<size_t>(table_.block(block).numel) * size_of(setup_.dtype);
+  fetched_bytes_ += to.bytes();
 }
 
 void WeightWindow::released(BlockId block, Pass pass, Stream& stream) {
@@ -102,7 +92,7 @@ void WeightWindow::released(BlockId block, Pass pass, Stream& stream) {
   ASSERT(slot != nullptr && slot->leases > 0, "block {} is not leased", block);
   --slot->leases;
   slot->read = stream.record();
-  if (pass != Pass::evaluate) ring_.released(block, slot->fetched);
+  feed_->released(block, pass, slot->fetched);
 }
 
 }  // namespace tandem

@@ -1,28 +1,26 @@
 #pragma once
-// Weights that stream: they live on the host, in the optimizer's slots, and pass through a window of device
-// memory, each block fetched a little before the pass comes to it.
+// Weights that stream: they live on the host and pass through a window of device memory, each block fetched a
+// little before the pass comes to it.
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "core/model/exchange.h"
 #include "offload/memory_plan.h"
-#include "offload/param_store.h"
 #include "offload/setup.h"
-#include "offload/slots.h"
-#include "offload/update_ring.h"
+#include "offload/weight_feed.h"
 
 namespace tandem {
 
-/// Used by the main thread only. Blocks that do not stream are leased as ResidentWeights leases them.
+/// Used by the main thread only.
 class WeightWindow : public ParamSource {
  public:
-  /// memory: plan_weights()'s elements of the window, flat on the device. frozen[block]: what of a streamed
-  /// block is not trained, on the host, pinned; empty where all is. fetch: the stream of the copies, and of
-  /// nothing else.
-  WeightWindow(const TrainSetup& setup, const ParamTable& table, UpdateRing& ring, Slots& slots,
-               Stream& fetch, Tensor memory, std::vector<Tensor> frozen);
+  /// memory: plan_weights()'s elements of the window, flat on the device. fetch: the stream of the copies,
+  /// and of nothing else.
+  WeightWindow(const TrainSetup& setup, const ParamTable& table, std::unique_ptr<WeightFeed> feed,
+               Stream& fetch, Tensor memory);
 
-  /// Blocks the calling thread until the update that makes the version has been enqueued.
+  /// Blocks the calling thread until what makes the version has been enqueued.
   [[nodiscard]] Lease acquire(BlockId block, int64_t version, Pass pass, Stream& stream) override;
   /// Fetches the block, and those that the pass comes to next, as far as their versions have arrived and the
   /// window reaches.
@@ -53,12 +51,9 @@ class WeightWindow : public ParamSource {
 
   const TrainSetup& setup_;
   const ParamTable& table_;
-  UpdateRing& ring_;
-  Slots& slots_;
+  const std::unique_ptr<WeightFeed> feed_;
   Stream& fetch_;
-  ResidentWeights resident_;
   std::vector<Slot> layers_, vocab_;
-  const std::vector<Tensor> frozen_;
   size_t fetched_bytes_ = 0;
 };
 

@@ -17,7 +17,9 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kBatch = 4;  // sequences at a time where no config says
+// Where no config says: sequences at a time, and layers in the window of weights that stream.
+constexpr int64_t kBatch = 4;
+constexpr int kWindow = 3;
 
 /// The dtype that the folder's first tensor is stored in; fp32 for what can't be computed in.
 DType stored_dtype(const std::string& folder) {
@@ -80,9 +82,8 @@ class Eval : public Command {
     const Machine machine = find_machine(device_, "device.kind");
     const std::unique_ptr<Device> device = open_device(device_, machine);
     FolderWeights weights(folder);
-    const DType dtype = dtype_ ? *dtype_ : stored_dtype(model_);
-    show(evaluate_model(folder.arch(), table, weights, dtype, data.eval_set(), range, batch_, machine,
-                        *device),
+    how_.dtype = dtype_ ? *dtype_ : stored_dtype(model_);
+    show(evaluate_model(folder.arch(), table, weights, how_, data.eval_set(), range, machine, *device),
          machine);
     return Status::ok;
   }
@@ -117,7 +118,9 @@ class Eval : public Command {
     if (checkpoint_.empty()) paths.emplace_back("model.path");
     check_names(config, paths);
     device_ = config.device;
-    batch_ = config.micro_batch_size;
+    how_.batch = config.micro_batch_size;
+    how_.streamed = config.streams_weights();
+    how_.window = static_cast<int>(config.offload_param.buffer_count);
     if (!dtype_) dtype_ = config.dtype();
     mmap_ = mmap_ || config.model.mmap;
     model_ = checkpoint_.empty() && config.model.path ? *config.model.path : checkpoint_of(config);
@@ -157,8 +160,8 @@ class Eval : public Command {
                  std::exp(result.loss));
       fmt::print("tokens      {} in {} sequences of {}, {:.0f} tokens/s\n", result.tokens, result.sequences,
                  result.sequence_length, speed);
-      fmt::print("model       {}{}, {} on {}\n", model_, step ? fmt::format(" (step {})", *step) : "",
-                 name_of(result.dtype), machine.device_kind);
+      fmt::print("model       {}{}, {} on {}{}\n", model_, step ? fmt::format(" (step {})", *step) : "",
+                 name_of(result.dtype), machine.device_kind, result.streamed ? ", streamed" : "");
       return;
     }
     const auto finite = [](double x) { return std::isfinite(x) ? json::Value(x) : json::Value(); };
@@ -177,7 +180,8 @@ class Eval : public Command {
 
   ConfigOptions config_;
   std::string model_, checkpoint_, data_path_, format_;
-  int64_t length_ = 0, max_tokens_ = 0, batch_ = kBatch;
+  int64_t length_ = 0, max_tokens_ = 0;
+  EvalOptions how_{.batch = kBatch, .window = kWindow};
   bool json_ = false, mmap_ = false;
   Config::Device device_ = default_device();
   TokenFormat data_format_ = TokenFormat::automatic;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <regex>
 
 #include "tests/cli/train_runs.h"
 
@@ -137,6 +138,52 @@ TEST_F(ConfigEval, ADeviceThatIsTooSmallNamesWhatFits) {
   EXPECT_EQ(ran.status, 3) << ran.err;
   EXPECT_NE(ran.err.find("try: --dtype bfloat16"), std::string::npos) << ran.err;
   EXPECT_EQ(run_tandem({"eval", config_, "--set", "device.memory_limit=150KiB"}).status, 0);
+}
+
+/// A model of 30 layers of 9280 parameters: 544 KiB in bf16. A window of three of them and the embedding are
+/// 70 KiB; the logits of a batch, in fp32, 32 KiB.
+class ConfigEvalStreamed : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string trained(const std::string& name, Keys keys = {}) const {
+    keys["model.config.num_hidden_layers"] = "30";
+    keys["train.steps"] = "2";
+    const Ran ran = runs_.train(name, keys);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return runs_.path(name + ".json");
+  }
+  /// What is printed, without the speed.
+  [[nodiscard]] static std::string eval(std::vector<std::string> arguments, const std::string& limit) {
+    arguments.insert(arguments.begin(), "eval");
+    if (!limit.empty()) arguments.insert(arguments.end(), {"--set", "device.memory_limit=" + limit});
+    const Ran ran = run_tandem(arguments);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return std::regex_replace(ran.out, std::regex(", [0-9]+ tokens/s|,?\n *\"tokens_per_s\": [^\n]*"), "");
+  }
+  static constexpr const char* kStreamed = ", streamed\n";
+  const TinyRuns runs_;
+};
+
+TEST_F(ConfigEvalStreamed, ADeviceWithRoomForTheWindowOnlyGivesTheSame) {
+  const std::string config = trained("run");
+  std::string all = eval({config}, "");
+  EXPECT_EQ(all.find(kStreamed), std::string::npos) << all;
+  all.insert(all.size() - 1, ", streamed");
+  EXPECT_EQ(eval({config}, "300KiB"), all);
+  EXPECT_EQ(eval({config, "--json"}, "300KiB"), eval({config, "--json"}, "")) << "the loss to its last bit";
+
+  const Ran ran = run_tandem({"eval", config, "--set", "device.memory_limit=90KiB"});
+  EXPECT_EQ(ran.status, 3);
+  EXPECT_NE(ran.err.find("the device needs "), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("with weights that stream where 90.00 KiB may be used"), std::string::npos);
+  EXPECT_NE(ran.err.find("\n  try: --sequence-length "), std::string::npos) << ran.err;
+}
+
+TEST_F(ConfigEvalStreamed, AConfigThatAsksForItGetsIt) {
+  const std::string config = trained("run", {{"zero_optimization.offload_param.device", "\"cpu\""}});
+  const std::string latest = eval({config, "--checkpoint", "latest"}, "");
+  EXPECT_TRUE(latest.ends_with(kStreamed)) << latest;
+  const std::vector<std::string> resident = {config, "--set", "zero_optimization.offload_param.device=none"};
+  EXPECT_EQ(eval(resident, ""), std::regex_replace(latest, std::regex(kStreamed), "\n"));
 }
 
 }  // namespace

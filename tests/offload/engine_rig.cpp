@@ -134,6 +134,16 @@ Arch tiny_arch(bool tied) {
   return arch;
 }
 
+Arch gpt2_arch() {
+  Arch arch = tiny_arch(true);
+  arch.model_type = "gpt2";
+  arch.naming = Naming::gpt2;
+  arch.layer_norm = arch.learned_positions = arch.gelu = true;
+  arch.qkv_bias = arch.o_bias = arch.mlp_bias = true;
+  arch.kv_heads = arch.heads;
+  return arch;
+}
+
 LossScaleConfig tight_loss_scale(DType dtype) {
   if (dtype == DType::f16) return {.initial_scale_power = 16, .hysteresis = 1};
   return {.fixed = 0x1p127};

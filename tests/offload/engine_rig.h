@@ -25,6 +25,8 @@ enum class Where : uint8_t { host, device, mixed, half };
 
 /// Hidden 64, two layers, four heads over two, vocabulary 256.
 Arch tiny_arch(bool tied);
+/// The same sizes as GPT-2 has it: learned positions, layer norms, biases, tied.
+Arch gpt2_arch();
 
 struct EngineOptions {
   Arch arch = tiny_arch(false);

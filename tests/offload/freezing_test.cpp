@@ -17,16 +17,6 @@ using testing::Outcome;
 using testing::Where;
 using Bits = std::vector<std::byte>;
 
-Arch gpt2_arch() {
-  Arch arch = testing::tiny_arch(true);
-  arch.model_type = "gpt2";
-  arch.naming = Naming::gpt2;
-  arch.layer_norm = arch.learned_positions = arch.gelu = true;
-  arch.qkv_bias = arch.o_bias = arch.mlp_bias = true;
-  arch.kv_heads = arch.heads;
-  return arch;
-}
-
 Arch qwen3_arch() {
   Arch arch = testing::tiny_arch(false);
   arch.qk_norm = true;
@@ -50,10 +40,10 @@ std::vector<Case> cases() {
           {"TheTiedEmbedding", testing::tiny_arch(true), {"*embed*"}},
           {"TheTiedEmbeddingAndALayer", testing::tiny_arch(true), {"*embed*", "*layers.0*"}},
           {"NormsOfQueriesAndKeys", qwen3_arch(), {"*q_norm*", "*k_proj*"}},
-          {"Gpt2Biases", gpt2_arch(), {"*.bias"}},
-          {"Gpt2Weights", gpt2_arch(), {"*.h.*.weight"}},
-          {"Gpt2WordsButNotPositions", gpt2_arch(), {"*wte*"}},
-          {"Gpt2PositionsButNotWords", gpt2_arch(), {"*wpe*"}}};
+          {"Gpt2Biases", testing::gpt2_arch(), {"*.bias"}},
+          {"Gpt2Weights", testing::gpt2_arch(), {"*.h.*.weight"}},
+          {"Gpt2WordsButNotPositions", testing::gpt2_arch(), {"*wte*"}},
+          {"Gpt2PositionsButNotWords", testing::gpt2_arch(), {"*wpe*"}}};
 }
 
 Bits slice(const Outcome& outcome, Plane plane, const ParamSpec& spec, DType dtype) {
