@@ -3,13 +3,14 @@
 
     losses.py schedules|states [--config CONFIG] [--variants A,B] [--seeds 1,2,3] [--set KEY=VALUE ...] [--runs FOLDER]
               [--out NAME]
+    losses.py schedules|states --redraw NAME
 
 schedules: `exact`, `delayed`, and `delayed` with predictions by several factors; states: formats of masters and moments.
 Trains CONFIG (default: the quickstart) once per variant (default: all) and seed, by the real program
-(build/release/tandem, or $TANDEM), and writes NAME.md and NAME.json (default: bench/results/schedules or states). Runs that have finished are kept in FOLDER
-(default: runs/losses), under a hash of the config and the settings, so starting again goes on with what is missing. The seed
-gives initial weights and the order of the data; what is held out is the same text in every run. Needs Python's standard
-library alone.
+(build/release/tandem, or $TANDEM), and writes NAME.md, NAME.svg and NAME.json (default: bench/results/schedules or states).
+Runs that have finished are kept in FOLDER (default: runs/losses), under a hash of the config and the settings, so starting
+again goes on with what is missing. The seed gives initial weights and the order of the data; what is held out is the same
+text in every run. --redraw makes page and picture of an earlier NAME.json again. Needs Python's standard library alone.
 """
 import argparse
 import dataclasses
@@ -23,6 +24,7 @@ import sys
 
 import report
 from bigram import bigram_losses
+from loss_picture import picture
 from report import ROOT
 
 OFFLOAD = "zero_optimization.offload_optimizer."
@@ -134,8 +136,9 @@ def bar_of(config: dict) -> dict:
     return bigram_losses(data["train"][0], data["eval_split"], data["sequence_length"])
 
 
-def page(comparison: Comparison, result: dict, seeds: list) -> str:
+def page(comparison: Comparison, result: dict, image: str) -> str:
     rows, config, bar = result["rows"], result["config"], result["bigram"]
+    seeds = list(dict.fromkeys(row["seed"] for row in rows))
     adam = config["optimizer"]["params"]
     tokens = config["train_batch_size"] * config["data"]["sequence_length"]
     late = max(row["delayed_steps"] for row in rows)
@@ -144,7 +147,7 @@ def page(comparison: Comparison, result: dict, seeds: list) -> str:
         f"Command: `{result['command']}`; machine: {result['machine']}.",
         f"{config['train']['steps']} steps of {tokens} tokens, lr {adam['lr']}"
         + (f"; in `delayed`, {late} of them read weights that are one update old." if late else "."), "",
-        reading(comparison, rows), "", "Held-out loss, nats per token:", "",
+        reading(comparison, rows), "", f"![what each costs, seed by seed]({image})", "", "Held-out loss, nats per token:", "",
         *table(comparison, rows, seeds, "held_out_loss"), "",
         f"Training loss, mean of the last {LAST} steps:", "", *table(comparison, rows, seeds, "train_loss")]
     if bar:
@@ -153,6 +156,20 @@ def page(comparison: Comparison, result: dict, seeds: list) -> str:
     lines += ["", "The runs' own commands stand in the JSON file beside this page. Losses do not depend on the speed of the machine;"
                   " times are not compared here."]
     return "\n".join(lines) + "\n"
+
+
+def variants_of(comparison: Comparison, names: list) -> Comparison:
+    return dataclasses.replace(comparison, variants={name: comparison.variants[name] for name in names})
+
+
+def write(comparison: Comparison, out: str, result: dict) -> None:
+    rows = result["rows"]
+    costs = {variant: dict(zip((row["seed"] for row in rows if row["variant"] == variant),
+                               differences(comparison, rows, variant, "held_out_loss")))
+             for variant in comparison.variants if variant != comparison.baseline}
+    report.write(out, result, page(comparison, result, os.path.basename(out) + ".svg"))
+    with open(out + ".svg", "w") as file:
+        file.write(picture(comparison.title, comparison.baseline, costs))
 
 
 def main() -> None:
@@ -164,12 +181,18 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--runs", default="runs/losses", help="relative to the repository")
     parser.add_argument("--out", help="relative to the repository")
+    parser.add_argument("--redraw", metavar="NAME", help="relative to the repository")
     args = parser.parse_args()
     command = shlex.join(["bench/compare/losses.py", *sys.argv[1:]])
     os.chdir(ROOT)
     comparison = COMPARISONS[args.comparison]
+    if args.redraw:
+        with open(args.redraw + ".json") as file:
+            result = json.load(file)
+        write(variants_of(comparison, list(dict.fromkeys(row["variant"] for row in result["rows"]))), args.redraw, result)
+        return
     if args.variants:
-        comparison = dataclasses.replace(comparison, variants={name: comparison.variants[name] for name in args.variants})
+        comparison = variants_of(comparison, args.variants)
     out = args.out or f"bench/results/{args.comparison}"
 
     with open(args.config) as file:
@@ -185,10 +208,10 @@ def main() -> None:
     config = resolved(folder)
     machine = report.machine() + ", host device"
     result = {"command": command, "machine": machine, "config": config, "bigram": bar_of(config), "rows": rows}
-    text = page(comparison, result, args.seeds)
     # The page is of a config, not of where it lay.
     del config["output_dir"], config["data"]["train"], config["data"]["eval"]
-    report.write(out, result, text)
+    config["model"].pop("path", None)
+    write(comparison, out, result)
 
 
 if __name__ == "__main__":
