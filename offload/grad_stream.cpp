@@ -80,7 +80,7 @@ void GradStream::finish(BlockId block, Open& open, Stream& stream) {
 
   Tensor rounded = sum;
   if (!to_host) {
-    stream.wait(slot.free);
+    slot.wait_until_free(stream);
     rounded = slot.memory;
     setup_.dtype == DType::f32 ? stream.copy(rounded, sum) : ops_.cast(stream, rounded, sum);
   } else if (setup_.dtype != DType::f32) {
@@ -93,7 +93,7 @@ void GradStream::finish(BlockId block, Open& open, Stream& stream) {
   if (to_host) {
     d2h_.range("gradient of " + table_.block(block).name);
     d2h_.wait(done);
-    d2h_.wait(slot.free);
+    slot.wait_until_free(d2h_);
     d2h_.copy(slot.memory, rounded);
     first.sent = done = d2h_.record();
   }

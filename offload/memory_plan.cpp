@@ -145,7 +145,7 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   plan.device["slots"] = device * element * static_cast<size_t>(setup.slots());
   const StateFormat& states = setup.states;
   plan.host["master"] =
-      plane_bytes(states, StatePlane::master, planes.host_elements) + host * bytes_beside(states);
+      plane_bytes(states, StatePlane::master, planes.host_elements) + host * setup.upper_bytes();
   plan.host["exp_avg"] = plan.host["exp_avg_sq"] =
       plane_bytes(states, StatePlane::moment1, planes.host_elements) +
       plane_bytes(states, StatePlane::scale1, planes.host_elements);

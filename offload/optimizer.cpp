@@ -176,25 +176,26 @@ void Optimizer::enqueue(BlockId block, const Fence& landed) {
 void Optimizer::enqueue_host(HostLane& lane, BlockId block, int64_t step) {
   const Tensor slot = parts_.slots.gradient(block, step);
   const std::string name = parts_.table.block(block).name;
-  std::vector<Tensor> touched = parts_.states.block(block).planes();
-  touched.push_back(slot);
-  lane.run(
-      {"adam " + name, touched, touched, [this, block, step, slot] { update_on_host(block, step, slot); }});
+  const BlockStates states = parts_.states.at(block, parts_.slots, step);
+  std::vector<Tensor> written = parts_.states.block(block).planes(), read = states.planes();
+  for (std::vector<Tensor>* touched : {&written, &read}) touched->push_back(slot);
+  lane.run({"adam " + name, read, written,
+            [this, block, step, states, slot] { update_on_host(block, step, states, slot); }});
   const Fence finished = lane.record();
+  if (parts_.states.upper_in_slot(block)) parts_.slots.release(block, step, finished);
   lane.run({"publish " + name, {}, {}, [this, block, step, finished] {
               parts_.ring.publish(block, step + 1, finished);
             }});
 }
 
-void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
+void Optimizer::update_on_host(BlockId block, int64_t step, const BlockStates& states, Tensor slot) {
   const Decision d = decision(step);
-  const BlockStates& states = parts_.states.block(block);
   if (d.skipped) {
     rounded_masters(parts_.workers, parts_.setup.isa, states, 0, slot);
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
-  const AdamSums sums = update_elements(d, block, slot);
+  const AdamSums sums = update_elements(d, block, states, slot);
   const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - begin;
   const std::lock_guard lock(mutex_);
   work_.seconds += busy.count();
@@ -202,15 +203,17 @@ void Optimizer::update_on_host(BlockId block, int64_t step, Tensor slot) {
   sums_[step][block] = sums;
 }
 
-AdamSums Optimizer::update_elements(const Decision& d, BlockId block, Tensor slot) {
+AdamSums Optimizer::update_elements(const Decision& d, BlockId block, const BlockStates& states,
+                                    Tensor slot) {
   AdamSums sums;
-  const BlockStates& states = parts_.states.block(block);
+  const bool in_slot = parts_.states.upper_in_slot(block);
   const StateFormat format = parts_.setup.format(block);
   for (const AdamPass& pass : adam_passes(parts_.table, block, format)) {
     const Tensor gradient = slot.flat(pass.first, pass.count),
                  upper = upper_of(states, pass.first, pass.count);
     adam(parts_.workers, parts_.setup.isa,
-         {states_of(states, format, pass.first, pass.count), gradient, gradient, upper, upper},
+         {states_of(states, format, pass.first, pass.count), gradient, gradient, upper,
+          in_slot ? gradient : upper},
          decay_of(pass.decay), d.scalars, d.prediction,
          {{parts_.setup.seed, pass.parameter, static_cast<uint32_t>(d.updates)}, 0}, &sums);
   }

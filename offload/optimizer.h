@@ -109,8 +109,9 @@ class Optimizer {
   void enqueue(BlockId block, const Fence& landed);
   void enqueue_host(HostLane& lane, BlockId block, int64_t step);
   void enqueue_device(HostLane& lane, BlockId block, int64_t step);
-  void update_on_host(BlockId block, int64_t step, Tensor slot);
-  [[nodiscard]] AdamSums update_elements(const Decision& decision, BlockId block, Tensor slot);
+  void update_on_host(BlockId block, int64_t step, const BlockStates& states, Tensor slot);
+  [[nodiscard]] AdamSums update_elements(const Decision& decision, BlockId block, const BlockStates& states,
+                                         Tensor slot);
   void update_on_device(BlockId block, int64_t step, Tensor slot);
   [[nodiscard]] Decay decay_of(bool decays) const;
 

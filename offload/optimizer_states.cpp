@@ -126,7 +126,9 @@ std::vector<AdamPass> adam_passes(const ParamTable& table, BlockId block, StateF
 
 OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device,
                                  HostMemory& host)
-    : blocks_(static_cast<size_t>(table.block_count())), slots_(static_cast<size_t>(table.block_count())) {
+    : blocks_(static_cast<size_t>(table.block_count())),
+      slots_(static_cast<size_t>(table.block_count())),
+      upper_in_slots_(static_cast<size_t>(table.block_count())) {
   const PlaneBytes planes = plane_elements(setup, table);
   const std::vector<AdamPass> passes = host_passes(setup, table);
   const std::optional<int> landing = landing_node(device.info().pci_bus_id).node;
@@ -147,6 +149,18 @@ OptimizerStates::OptimizerStates(const TrainSetup& setup, const ParamTable& tabl
   });
 }
 
+BlockStates OptimizerStates::at(BlockId id, const Slots& slots, int64_t version) const {
+  BlockStates states = block(id);
+  if (upper_in_slot(id)) states.upper = slots.weights(id, version);
+  return states;
+}
+
+std::vector<int> OptimizerStates::slot_readers() const {
+  std::vector<int> readers;
+  for (const bool upper : upper_in_slots_) readers.push_back(upper ? 2 : 1);
+  return readers;
+}
+
 void OptimizerStates::cut(const TrainSetup& setup, const ParamTable& table, Placement where,
                           const Allocator& allocate) {
   const StateFormat format = where == Placement::host ? setup.states : StateFormat{};
@@ -156,7 +170,7 @@ void OptimizerStates::cut(const TrainSetup& setup, const ParamTable& table, Plac
   const PlaneShape moment = shape_of(format, StatePlane::moment1),
                    scales = shape_of(format, StatePlane::scale1);
   Cutter master = plane(shape_of(format, StatePlane::master), master_dtype(format.master), "master");
-  Cutter upper = plane({bytes_beside(format), 1}, DType::bf16, "master");
+  Cutter upper = plane({where == Placement::host ? setup.upper_bytes() : 0, 1}, DType::bf16, "master");
   Cutter exp_avg = plane(moment, moment_dtype(format.moments), "exp_avg");
   Cutter exp_avg_sq = plane(moment, moment_dtype(format.moments), "exp_avg_sq");
   Cutter scale = plane(scales, DType::bf16, "exp_avg");
@@ -168,6 +182,7 @@ void OptimizerStates::cut(const TrainSetup& setup, const ParamTable& table, Plac
     const auto i = static_cast<size_t>(id);
     if (setup.placement.at(i) != where) continue;
     const int64_t numel = table.block(id).trained;
+    upper_in_slots_[i] = where == Placement::host && setup.upper_in_slots() && numel > 0;
     blocks_[i] = {master.cut(numel),
                   upper.cut(numel),
                   exp_avg.cut(numel),

@@ -7,6 +7,7 @@
 #include "core/device/workers.h"
 #include "cpu_adam/adam.h"
 #include "offload/setup.h"
+#include "offload/slots.h"
 
 namespace tandem {
 
@@ -51,6 +52,13 @@ class OptimizerStates {
   /// the landing_node() of the device.
   OptimizerStates(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host);
   [[nodiscard]] const BlockStates& block(BlockId id) const { return blocks_.at(static_cast<size_t>(id)); }
+  /// Whether the block's `upper` stands in the slot of its version.
+  [[nodiscard]] bool upper_in_slot(BlockId id) const { return upper_in_slots_.at(static_cast<size_t>(id)); }
+  /// The planes at a version, with `upper` from the slot that holds it where it is there.
+  [[nodiscard]] BlockStates at(BlockId id, const Slots& slots, int64_t version) const;
+  /// Of each block, how many read a version in its slot: whoever uploads or fetches it, and the next update
+  /// where that takes `upper` from there.
+  [[nodiscard]] std::vector<int> slot_readers() const;
   /// slots()[block]: memory of its slots, each [trained elements] of the training dtype.
   [[nodiscard]] const std::vector<std::vector<Tensor>>& slots() const { return slots_; }
 
@@ -62,6 +70,7 @@ class OptimizerStates {
   std::vector<Pin> pins_;
   std::vector<BlockStates> blocks_;
   std::vector<std::vector<Tensor>> slots_;
+  std::vector<bool> upper_in_slots_;  ///< of each block
 };
 
 }  // namespace tandem

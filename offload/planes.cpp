@@ -61,12 +61,15 @@ void FreshPlanes::read_state(Plane plane, const ParamSpec& spec, int64_t first, 
 }
 
 PlaneMover::PlaneMover(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
-                       Workers& workers, const OptimizerStates& states, Stream& stream)
+                       Workers& workers, const OptimizerStates& states, Slots& slots, int64_t version,
+                       Stream& stream)
     : setup_(setup),
       table_(table),
       device_(device),
       workers_(workers),
       states_(states),
+      slots_(slots),
+      version_(version),
       stream_(stream),
       staging_(host.allocate(staging_bytes(setup, table), "staging")),
       pin_(device.pin({static_cast<std::byte*>(staging_.raw()), staging_.bytes()})) {
@@ -94,7 +97,7 @@ void PlaneMover::load_states(PlaneSource& source) {
 void PlaneMover::load_parameter(PlaneSource& source, const ParamSpec& spec) {
   const StateFormat held = setup_.format(spec.block);
   if (on_host(spec.block) && source.format(spec) == held) {
-    const BlockStates& states = states_.block(spec.block);
+    const BlockStates states = this->states(spec.block);
     return read_states(source, spec, 0, states_of(states, held, spec.offset, spec.numel),
                        upper_of(states, spec.offset, spec.numel));
   }
@@ -110,7 +113,7 @@ void PlaneMover::convert(PlaneSource& source, const ParamSpec& spec, int64_t fir
   read_states(source, spec, first, piece.states(), piece.upper());
   std::vector<float> master(static_cast<size_t>(count)), exp_avg(master.size()), exp_avg_sq(master.size());
   decode_states(workers_, piece.states(), piece.upper(), {master, exp_avg, exp_avg_sq});
-  const BlockStates& states = states_.block(spec.block);
+  const BlockStates states = this->states(spec.block);
   const int64_t at = spec.offset + first;
   if (on_host(spec.block)) {
     return encode_states(workers_, states_of(states, setup_.format(spec.block), at, count),
@@ -153,7 +156,7 @@ void PlaneMover::load_frozen(PlaneSource& source, BlockId block, Tensor into, Pl
 bool PlaneMover::load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where) {
   // Nothing waits in a slot yet, and on the host it has just the size.
   const Tensor landing = where == Placement::host ? into
-                         : on_host(block)         ? states_.slots().at(static_cast<size_t>(block)).front()
+                         : on_host(block)         ? states_.slots().at(static_cast<size_t>(block)).back()
                                                   : staging_.tensor(into.dtype(), {into.numel()});
   std::memset(landing.raw(), 0, landing.bytes());
   const bool there = source.read(plane, block, landing);
@@ -162,7 +165,7 @@ bool PlaneMover::load(PlaneSource& source, Plane plane, BlockId block, Tensor in
 }
 
 void PlaneMover::round_master(BlockId block, Tensor into, Placement where) {
-  const BlockStates& states = states_.block(block);
+  const BlockStates states = this->states(block);
   if (!on_host(block)) {
     ASSERT(where == Placement::device, "a device master is rounded on the device");
     device_.ops().round_weights(stream_, into, states.master);

@@ -56,16 +56,16 @@ class FreshPlanes : public PlaneSource {
   WeightSource& weights_;
 };
 
-/// Moves planes over a pinned buffer of staging_bytes() that lives as long as this object does: make one, use
-/// it, drop it. Every call blocks until its data is there.
+/// Moves planes of the version that the masters stand at over a pinned buffer of staging_bytes() that lives
+/// as long as this object does: make one, use it, drop it. Every call blocks until its data is there.
 class PlaneMover {
  public:
   PlaneMover(const TrainSetup& setup, const ParamTable& table, Device& device, HostMemory& host,
-             Workers& workers, const OptimizerStates& states, Stream& stream);
+             Workers& workers, const OptimizerStates& states, Slots& slots, int64_t version, Stream& stream);
   /// Masters and moments of every block from the source.
   void load_states(PlaneSource& source);
   /// A training-dtype plane into memory of either kind. False: the source has none. Overwrites the block's
-  /// first slot where the states are on the host.
+  /// last slot where the states are on the host.
   bool load(PlaneSource& source, Plane plane, BlockId block, Tensor into, Placement where);
   /// The rounded weights of the block's frozen parameters, in either memory.
   void load_frozen(PlaneSource& source, BlockId block, Tensor into, Placement where);
@@ -86,7 +86,10 @@ class PlaneMover {
   const ParamTable& table_;
   Device& device_;
   Workers& workers_;
+  [[nodiscard]] BlockStates states(BlockId block) const { return states_.at(block, slots_, version_); }
   const OptimizerStates& states_;
+  Slots& slots_;
+  const int64_t version_;
   Stream& stream_;
   Buffer staging_;
   Pin pin_;

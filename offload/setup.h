@@ -73,6 +73,14 @@ struct TrainSetup {
   [[nodiscard]] bool streams(BlockId block) const {
     return window > 0 && placement.at(static_cast<size_t>(block)) == Placement::host;
   }
+  /// Whether the bf16 weights beside the masters of blocks on the host (the rest of split and ulp8) are those
+  /// that the slots publish: a version then keeps its slot until the next update has read it. Else, where
+  /// what is published differs from them or leaves its slot too late, they have a plane of their own.
+  [[nodiscard]] bool upper_in_slots() const {
+    return row_of(states.master).beside_weights && slots() == 2 && prediction == 0 && window == 0;
+  }
+  /// Bytes per element of that plane.
+  [[nodiscard]] size_t upper_bytes() const { return upper_in_slots() ? 0 : bytes_beside(states); }
   /// Gradient slots of a block: a second one where a version may wait for its upload while the next gradient
   /// lands.
   [[nodiscard]] int slots() const { return policy.schedule == Schedule::delayed ? 2 : 1; }

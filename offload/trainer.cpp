@@ -62,7 +62,7 @@ class Trainer::Impl {
         device_adam_(device.stream("device_adam", Purpose::adam)),
         lanes_(device.lanes(Optimizer::lane_names(setup_, table), Purpose::adam)),
         policy_(setup.policy, start.policy),
-        slots_(states_.slots()),
+        slots_(states_.slots(), states_.slot_readers()),
         arena_(device, device.allocate(plan_.device.at("activations"), "activations"), *compute_),
         inputs_(setup.keep == Keep::input_offloaded
                     ? std::make_unique<HostActivations>(setup_, table, device, host)
@@ -96,6 +96,7 @@ class Trainer::Impl {
   /// waiting for its turn. To be called once, before anything else.
   void load(PlaneSource& planes) {
     const int64_t current = policy_.read(start_);
+    place_upper();
     PlaneMover mover = this->mover();
     mover.load_states(planes);
     for (BlockId block = 0; block < table_.block_count(); ++block) {
@@ -104,14 +105,12 @@ class Trainer::Impl {
       if (trained.tensor.empty()) continue;
       if (current == start_) {
         mover.round_master(block, trained.tensor, trained.where);
+        if (states_.upper_in_slot(block)) slots_.release(block, start_, Fence{});  // nobody uploads it
         continue;
       }
       ASSERT(mover.load(planes, Plane::lagged, block, trained.tensor, trained.where),
              "no lagged weights for block {}", block);
-      const Placement where = setup_.placement[static_cast<size_t>(block)];
-      const Tensor slot = slots_.place(block, start_);
-      start_predicted_ = mover.load(planes, Plane::predicted, block, slot, where);
-      if (!start_predicted_) mover.round_master(block, slot, where);
+      if (!states_.upper_in_slot(block)) load_next(planes, mover, block);
       ring_->publish(block, start_, Fence{});
     }
     last_end_ = compute_->record();
@@ -119,8 +118,12 @@ class Trainer::Impl {
 
   /// In the place of load(): takes and returns its staging.
   void load_nothing() {
+    place_upper();
     (void)mover();
-    for (BlockId block = 0; block < table_.block_count(); ++block) (void)first_weights(block);
+    for (BlockId block = 0; block < table_.block_count(); ++block) {
+      (void)first_weights(block);
+      if (states_.upper_in_slot(block)) slots_.release(block, start_, Fence{});
+    }
     last_end_ = compute_->record();
   }
 
@@ -234,7 +237,7 @@ class Trainer::Impl {
 
   void read_plane(Plane plane, BlockId block, Tensor out, int64_t first) {
     ASSERT(reader_.has_value(), "read_plane() outside begin_reading() and end_reading()");
-    const BlockStates& states = states_.block(block);
+    const BlockStates states = states_.at(block, slots_, next_);
     const Placement where = setup_.placement[static_cast<size_t>(block)];
     const auto read = [&](Tensor from, Placement place) {
       reader_->read(from.flat(first, out.numel()), place, out);
@@ -301,7 +304,25 @@ class Trainer::Impl {
             Placement::device};
   }
 
-  [[nodiscard]] PlaneMover mover() { return {setup_, table_, device_, host_, workers_, states_, *upload_}; }
+  /// Of the version that the next step's gradients are added to.
+  [[nodiscard]] PlaneMover mover() {
+    return {setup_, table_, device_, host_, workers_, states_, slots_, next_, *upload_};
+  }
+
+  /// Makes the slots that hold `upper` those of the first version.
+  void place_upper() {
+    for (BlockId block = 0; block < table_.block_count(); ++block)
+      if (states_.upper_in_slot(block)) (void)slots_.place(block, start_);
+  }
+
+  /// At lag 1: the version after the one that the next forward reads, as it was published. A run that does
+  /// not predict publishes what it finds predicted as it is without.
+  void load_next(PlaneSource& planes, PlaneMover& mover, BlockId block) {
+    const Placement where = setup_.placement[static_cast<size_t>(block)];
+    const Tensor slot = slots_.place(block, start_);
+    start_predicted_ = setup_.prediction > 0 && mover.load(planes, Plane::predicted, block, slot, where);
+    if (!start_predicted_) mover.round_master(block, slot, where);
+  }
 
   /// Waits for what decides the next step's lag and scale, and enters it. Does nothing when that has been
   /// done.

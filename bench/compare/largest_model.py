@@ -173,8 +173,8 @@ def page(result: dict, cap: int) -> str:
     for row in result["held"]:
         (exact, delayed), (want_exact, want_delayed) = row["held"], row["designed"]
         lines.append(f"| {row['layout']} | `{row['master']}+{row['moment']}` | {exact:.3f} | {want_exact} | {delayed:.3f} | {want_delayed} |")
-    lines += ["", "`split` and `ulp8` hold two bytes more in `delayed` than they might: the upper half of a master stands beside two slots, of which one holds"
-              " the same numbers where nothing is predicted."]
+    lines += ["", "With `predict`, and with streamed weights, `split` and `ulp8` hold two bytes more in `delayed`: there the upper half of a master has a plane of"
+              " its own."]
     return "\n".join(lines) + "\n"
 
 

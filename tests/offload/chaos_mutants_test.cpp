@@ -32,7 +32,8 @@ class Bench {
         weights(device_memory_.tensor(DType::f32, {kNumel})),
         gradient(device_memory_.tensor(DType::f32, {kNumel}, kNumel * sizeof(float))),
         slots({{host_memory_.tensor(DType::f32, {kNumel}),
-                host_memory_.tensor(DType::f32, {kNumel}, kNumel * sizeof(float))}}),
+                host_memory_.tensor(DType::f32, {kNumel}, kNumel * sizeof(float))}},
+              {1}),
         compute(device.stream("compute", Purpose::compute, 0)),
         d2h(device.stream("d2h", Purpose::d2h, 0)),
         upload(device.stream("upload", Purpose::h2d, 0)),
@@ -51,7 +52,7 @@ class Bench {
   /// The step's gradient lands, Adam turns it into the next version; the fence of that.
   Fence update(int64_t step) {
     const Slots::Landing slot = slots.land(0, step);
-    d2h->wait(slot.free);
+    slot.wait_until_free(*d2h);
     d2h->copy(slot.memory, gradient);
     lane->wait(d2h->record());
     lane->run({"adam", {slot.memory}, {slot.memory}, [] {}});

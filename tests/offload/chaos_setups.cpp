@@ -106,6 +106,15 @@ ChaosSetup delayed_overflow_host() {
   return {"DelayedHostTiedOverflow", options, 8};
 }
 
+/// The upper halves of masters stay in the slots that uploads read and gradients land in.
+ChaosSetup delayed_upper(const char* name, Where where, LossScaleConfig scale, std::set<int64_t> overflows) {
+  EngineOptions options = engine(true, DType::bf16, where, 2, delayed(scale));
+  options.masters = where == Where::host ? MasterFormat::split : MasterFormat::ulp8;
+  options.lone_target_steps = std::move(overflows);
+  options.layer_buckets = 1;
+  return {name, options, 8};
+}
+
 /// A window of streamed weights that is smaller than the model.
 ChaosSetup streamed(const char* name, EngineOptions options, int window, int64_t steps) {
   options.arch.layers = 3;
@@ -158,6 +167,8 @@ const std::vector<ChaosSetup>& chaos_setups() {
       offloaded_inputs("DelayedOffloadedInputsByTurns", 2, Order::micro_batch_major, delayed()),
       delayed_overflow_mixed(),
       delayed_overflow_host(),
+      delayed_upper("DelayedHostUpperInSlots", Where::host, {.fixed = 1}, {}),
+      delayed_upper("DelayedMixedUpperInSlotsOverflow", Where::mixed, tight_loss_scale(DType::bf16), {2}),
       streamed_exact(),
       streamed_exact_early(),
       streamed_mixed(),

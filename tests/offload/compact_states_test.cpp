@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "offload/memory_plan.h"
 #include "tests/offload/engine_rig.h"
 #include "tests/offload/serial_reference.h"
@@ -15,7 +17,7 @@ using testing::EngineRig;
 using testing::Outcome;
 using testing::Where;
 
-EngineOptions options_of(StateFormat format) {
+EngineOptions options_of(StateFormat format, float prediction = 1) {
   EngineOptions options;
   options.arch = testing::tiny_arch(true);
   options.dtype = DType::bf16;
@@ -24,17 +26,24 @@ EngineOptions options_of(StateFormat format) {
   options.micro_batches = 2;
   options.clip = 0.5;
   options.policy.warmup_steps = 2;
-  options.prediction = 1;
+  options.prediction = prediction;
   return options;
 }
 
-class IdentityOfStates : public ::testing::TestWithParam<StateFormat> {};
+/// Without a prediction the delayed schedule keeps the upper halves of split and ulp8 masters in the slots.
+class IdentityOfStates : public ::testing::TestWithParam<std::tuple<StateFormat, float>> {
+ protected:
+  [[nodiscard]] static StateFormat format() { return std::get<StateFormat>(GetParam()); }
+  [[nodiscard]] static EngineOptions own_options() {
+    return options_of(format(), std::get<float>(GetParam()));
+  }
+};
 
 TEST_P(IdentityOfStates, EqualsASerialLoop) {
-  EngineOptions options = options_of(GetParam());
+  EngineOptions options = own_options();
   for (const Schedule schedule : {Schedule::synchronous, Schedule::exact, Schedule::delayed})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      if (!refusal(GetParam(), dtype).empty()) continue;
+      if (!refusal(format(), dtype).empty()) continue;
       options.dtype = dtype;
       options.policy.schedule = schedule;
       if (dtype == DType::f16) options.policy.loss_scale = testing::tight_loss_scale(dtype);
@@ -43,7 +52,7 @@ TEST_P(IdentityOfStates, EqualsASerialLoop) {
 }
 
 TEST_P(IdentityOfStates, HoldsOverThreadsPoolsAndChaos) {
-  EngineOptions options = options_of(GetParam());
+  EngineOptions options = own_options();
   options.policy.schedule = Schedule::delayed;
   const Outcome expected = testing::run_engine(options, 5);
   options.threads = 1;
@@ -60,7 +69,7 @@ TEST_P(IdentityOfStates, HoldsOverThreadsPoolsAndChaos) {
 
 /// Without clipping, where updates begin as gradients land.
 TEST_P(IdentityOfStates, EarlyUpdatesAreTheSynchronousOnes) {
-  EngineOptions options = options_of(GetParam());
+  EngineOptions options = own_options();
   options.clip = 0;
   options.on_nonfinite = OnNonfinite::stop;
   const Outcome expected = testing::run_engine(options, 5);
@@ -73,8 +82,8 @@ TEST_P(IdentityOfStates, EarlyUpdatesAreTheSynchronousOnes) {
 }
 
 TEST_P(IdentityOfStates, TheSeedDecidesTheBits) {
-  EngineOptions options = options_of(GetParam());
-  if (!stochastic(GetParam())) GTEST_SKIP() << "this format rounds nothing by chance";
+  EngineOptions options = own_options();
+  if (!stochastic(format())) GTEST_SKIP() << "this format rounds nothing by chance";
   const Outcome one = testing::run_engine(options, 3);
   options.seed = 6;
   EXPECT_NE(testing::difference(testing::run_engine(options, 3), one), "");
@@ -82,7 +91,7 @@ TEST_P(IdentityOfStates, TheSeedDecidesTheBits) {
 
 /// With half of them on the device, in fp32, too.
 TEST_P(IdentityOfStates, GoesOnFromASaveBitForBit) {
-  EngineOptions options = options_of(GetParam());
+  EngineOptions options = own_options();
   options.policy.schedule = Schedule::delayed;
   for (const Where where : {Where::host, Where::half}) {
     options.where = where;
@@ -97,7 +106,7 @@ TEST_P(IdentityOfStates, GoesOnFromASaveBitForBit) {
 }
 
 TEST_P(IdentityOfStates, ARunMayChangeToItAndBack) {
-  EngineOptions fp32 = options_of(StateFormat{}), compact = options_of(GetParam());
+  EngineOptions fp32 = options_of(StateFormat{}), compact = own_options();
   EngineRig before(fp32);
   before.run(4);
   EngineRig there(compact, before.save());
@@ -109,9 +118,9 @@ TEST_P(IdentityOfStates, ARunMayChangeToItAndBack) {
   };
   // One step of a format at most: 2^-15 of an ulp8 master; 2^-7 of a bf16 moment; of an int8 group's largest
   // 1/32 of 1.085 times it for the first moment and, squared, as much for the second.
-  const bool int8 = GetParam().moments == MomentFormat::int8;
-  const float moments = GetParam().moments == MomentFormat::fp32 ? 0.0f : int8 ? 0.034f : 0x1p-7f;
-  const float masters = GetParam().master == MasterFormat::ulp8 ? 0x1p-15f : 0.0f;
+  const bool int8 = format().moments == MomentFormat::int8;
+  const float moments = format().moments == MomentFormat::fp32 ? 0.0f : int8 ? 0.034f : 0x1p-7f;
+  const float masters = format().master == MasterFormat::ulp8 ? 0x1p-15f : 0.0f;
   for (const auto& [plane, share] :
        {std::pair{Plane::master, masters}, {Plane::exp_avg, moments}, {Plane::exp_avg_sq, moments}})
     for (size_t block = 0; block < before.plane(plane).size(); ++block) {
@@ -130,8 +139,9 @@ TEST_P(IdentityOfStates, ARunMayChangeToItAndBack) {
 /// Nothing is lost: weights, moments and losses are those of fp32 masters.
 TEST(IdentityOfSplit, IsThatOfFp32Masters) {
   for (const MomentFormat moments : {MomentFormat::fp32, MomentFormat::bf16})
-    for (const Schedule schedule : {Schedule::synchronous, Schedule::delayed}) {
-      EngineOptions options = options_of({MasterFormat::fp32, moments});
+    for (const auto& [schedule, prediction] :
+         {std::pair{Schedule::synchronous, 0.0f}, {Schedule::delayed, 0.0f}, {Schedule::delayed, 1.0f}}) {
+      EngineOptions options = options_of({MasterFormat::fp32, moments}, prediction);
       options.policy.schedule = schedule;
       const Outcome fp32 = testing::run_engine(options, 6);
       options.masters = MasterFormat::split;
@@ -148,7 +158,7 @@ TEST(IdentityOfSplit, IsThatOfFp32Masters) {
 
 TEST_P(IdentityOfStates, StreamedWeightsAreThoseThatStay) {
   for (const Schedule schedule : {Schedule::exact, Schedule::delayed}) {
-    EngineOptions options = options_of(GetParam());
+    EngineOptions options = own_options();
     options.policy.schedule = schedule;
     options.policy.warmup_steps = 2;
     const Outcome resident = testing::run_engine(options, 6);
@@ -158,7 +168,7 @@ TEST_P(IdentityOfStates, StreamedWeightsAreThoseThatStay) {
 }
 
 TEST_P(IdentityOfStates, DeviceOptimizersGoOnFromThemInFp32) {
-  EngineOptions options = options_of(GetParam());
+  EngineOptions options = own_options();
   EngineRig host(options);
   host.run(3);
   options.where = Where::device;
@@ -172,33 +182,62 @@ TEST_P(IdentityOfStates, DeviceOptimizersGoOnFromThemInFp32) {
     EXPECT_EQ(device.plane(plane), decoded.plane(plane));
 }
 
-/// By arithmetic: bytes per element.
+/// By arithmetic: bytes per element, 2 of each slot besides.
 TEST_P(IdentityOfStates, TakesWhatThePlanSays) {
-  EngineOptions options = options_of(GetParam());
-  EngineRig rig(options);
-  rig.run(2);
-  const auto elements = static_cast<size_t>(rig.table().padded_count());
-  const size_t moment = GetParam().moments == MomentFormat::fp32   ? 4 * elements
-                        : GetParam().moments == MomentFormat::bf16 ? 2 * elements
+  for (const Schedule schedule : {Schedule::exact, Schedule::delayed}) {
+    EngineOptions options = own_options();
+    options.policy.schedule = schedule;
+    EngineRig rig(options);
+    rig.run(2);
+    const auto elements = static_cast<size_t>(rig.table().padded_count());
+    const size_t moment = format().moments == MomentFormat::fp32   ? 4 * elements
+                          : format().moments == MomentFormat::bf16 ? 2 * elements
                                                                    : elements + elements / 32 * 2;
-  const size_t master = GetParam().master == MasterFormat::ulp8 ? 3 : 4;  // with the bf16 beside it
-  const MemoryPlan plan = plan_memory(rig.setup(), rig.table());
-  EXPECT_EQ(plan.host.at("master"), master * elements);
-  EXPECT_EQ(plan.host.at("exp_avg"), moment);
-  EXPECT_EQ(plan.host.at("exp_avg_sq"), moment);
-  EXPECT_EQ(rig.host().counters().total().now, plan.host_bytes());
+    const size_t slots = schedule == Schedule::delayed ? 2 : 1;
+    const bool in_slot = slots == 2 && options.prediction == 0;
+    const size_t master = format().master == MasterFormat::fp32    ? 4
+                          : format().master == MasterFormat::split ? (in_slot ? 2 : 4)
+                                                                   : (in_slot ? 1 : 3);
+    const MemoryPlan plan = plan_memory(rig.setup(), rig.table());
+    EXPECT_EQ(plan.host.at("master"), master * elements);
+    EXPECT_EQ(plan.host.at("exp_avg"), moment);
+    EXPECT_EQ(plan.host.at("exp_avg_sq"), moment);
+    EXPECT_EQ(plan.host.at("slots"), slots * 2 * elements);
+    EXPECT_EQ(rig.host().counters().total().now, plan.host_bytes());
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, IdentityOfStates,
-                         ::testing::Values(StateFormat{MasterFormat::fp32, MomentFormat::bf16},
-                                           StateFormat{MasterFormat::fp32, MomentFormat::int8},
-                                           StateFormat{MasterFormat::split, MomentFormat::fp32},
-                                           StateFormat{MasterFormat::split, MomentFormat::bf16},
-                                           StateFormat{MasterFormat::ulp8, MomentFormat::int8}),
-                         [](const auto& info) {
-                           return std::string(row_of(info.param.master).name) + "_" +
-                                  std::string(row_of(info.param.moments).name);
-                         });
+/// A run that doesn't predict goes on from one that did, and the other way round: between the saved version
+/// and its successor everything is as if the weights had been published without a prediction.
+TEST_P(IdentityOfStates, ACorrectionMayChangeBetweenRuns) {
+  EngineOptions options = own_options();
+  options.policy.schedule = Schedule::delayed;
+  EngineRig first(options);
+  first.run(4);
+  const testing::Saved saved = first.save();
+  options.prediction = options.prediction == 0 ? 1.0f : 0.0f;
+  EngineOptions resident_upper = options;
+  resident_upper.window = 2;
+  EngineRig changed(options, saved), streamed(resident_upper, saved);
+  changed.run(3);
+  streamed.run(3);
+  EXPECT_EQ(testing::difference(changed.outcome(), streamed.outcome()), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, IdentityOfStates,
+    ::testing::Combine(::testing::Values(StateFormat{MasterFormat::fp32, MomentFormat::bf16},
+                                         StateFormat{MasterFormat::fp32, MomentFormat::int8},
+                                         StateFormat{MasterFormat::split, MomentFormat::fp32},
+                                         StateFormat{MasterFormat::split, MomentFormat::bf16},
+                                         StateFormat{MasterFormat::ulp8, MomentFormat::int8}),
+                       ::testing::Values(0.0f, 1.0f)),
+    [](const auto& info) {
+      const StateFormat format = std::get<StateFormat>(info.param);
+      const bool predicts = std::get<float>(info.param) > 0;
+      return fmt::format("{}_{}{}", row_of(format.master).name, row_of(format.moments).name,
+                         predicts ? "_predicted" : "");
+    });
 
 }  // namespace
 }  // namespace tandem

@@ -11,7 +11,10 @@ namespace {
 
 struct Memory {
   std::array<float, 2> bytes{};
-  Slots slots{{{Tensor(bytes.data(), DType::f32, {1}), Tensor(bytes.data() + 1, DType::f32, {1})}}};
+  Slots slots;
+  explicit Memory(int readers = 1)
+      : slots({{Tensor(bytes.data(), DType::f32, {1}), Tensor(bytes.data() + 1, DType::f32, {1})}},
+              {readers}) {}
   int64_t place(Tensor tensor) const { return tensor.data<float>() - bytes.data(); }
 };
 
@@ -40,6 +43,20 @@ TEST(DelayedSlots, RefuseWhatTheyDoNotHold) {
   memory.slots.release(0, 1, Fence{});
   EXPECT_THROW(memory.slots.release(0, 1, Fence{}), InternalError);
   EXPECT_THROW((void)memory.slots.weights(0, 1), InternalError) << "a free slot holds nothing";
+}
+
+/// The upload and the next update, which takes the upper halves of its masters from there.
+TEST(DelayedSlots, AreTakenUntilEveryReaderHasReleasedThem) {
+  Memory memory(2);
+  const int64_t first = memory.place(memory.slots.land(0, 0).memory);
+  (void)memory.slots.land(0, 1);
+  memory.slots.release(0, 1, Fence{});
+  EXPECT_EQ(memory.place(memory.slots.weights(0, 1)), first) << "the other one still reads it";
+  EXPECT_THROW((void)memory.slots.land(0, 2), InternalError);
+  memory.slots.release(0, 1, Fence{});
+  const Slots::Landing third = memory.slots.land(0, 2);
+  EXPECT_EQ(memory.place(third.memory), first);
+  EXPECT_EQ(third.free.size(), 2u) << "whoever lands waits for both";
 }
 
 }  // namespace
