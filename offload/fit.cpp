@@ -123,6 +123,36 @@ std::optional<std::string> compact_masters(TrainSetup& setup) {
   return "zero_optimization.offload_optimizer.master_format: \"ulp8\"";
 }
 
+std::optional<std::string> delay(TrainSetup& setup) {
+  if (setup.policy.schedule == Schedule::delayed || !any_on(Placement::host, setup)) return {};
+  setup.policy.schedule = Schedule::delayed;
+  return "zero_optimization.offload_optimizer.schedule: \"delayed\"";
+}
+
+std::optional<std::string> overlap(TrainSetup& setup) {
+  if (setup.policy.schedule != Schedule::synchronous || !any_on(Placement::host, setup)) return {};
+  setup.policy.schedule = Schedule::exact;
+  return "zero_optimization.offload_optimizer.schedule: \"exact\"";
+}
+
+std::optional<std::string> keep_activations(TrainSetup& setup) {
+  if (std::exchange(setup.keep, Keep::all) == Keep::all) return {};
+  return "activation_checkpointing.policy: \"keep\"";
+}
+
+std::optional<std::string> resident_weights(TrainSetup& setup) {
+  if (std::exchange(setup.window, 0) == 0) return {};
+  return "zero_optimization.offload_param.device: \"none\"";
+}
+
+std::optional<std::string> larger_batch(TrainSetup& setup) {
+  setup.micro_batches *= 2;
+  return fmt::format("gradient_accumulation_steps: {}", setup.micro_batches);
+}
+
+/// What may save time and takes memory for it.
+constexpr Knob kFaster[] = {overlap, delay, keep_activations, resident_weights, larger_batch};
+
 /// In the order in which they are offered: what costs least first.
 constexpr Knob kKnobs[] = {recompute,           offload,        recompute_offload, one_micro_batch_at_a_time,
                            smaller_micro_batch, stream_weights, no_delay,          compact_moments,
@@ -219,6 +249,23 @@ std::optional<std::string> first_knob(const Machine& machine, const TrainSetup& 
       host_shortfall(machine, host, plan.device_bytes()).empty())
     return fmt::format("device.memory_limit: \"{}MiB\" or more", plan.device_bytes() / kMiB + 1);
   return {};
+}
+
+std::vector<Change> changes(const Machine& machine, const TrainSetup& setup, const ParamTable& table) {
+  std::vector<Change> changes;
+  const auto add = [&](Knob knob) {
+    TrainSetup turned = setup;
+    const std::optional<std::string> says = knob(turned);
+    if (!says) return;
+    turned.open.activations = false;  // they stay as they are, whatever else changes
+    if (turned.placement != setup.placement) turned.open.embedding = false;
+    settle(machine, table, turned);
+    const size_t colon = says->find(": ");
+    changes.push_back({says->substr(0, colon), says->substr(colon + 2), std::move(turned)});
+  };
+  std::ranges::for_each(kFaster, add);
+  std::ranges::for_each(kKnobs, add);
+  return changes;
 }
 
 void check_fits(const Config& config, const Machine& machine, const TrainSetup& setup,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "offload/assembly.h"
 #include "offload/memory_plan.h"
@@ -28,6 +29,15 @@ size_t host_room(const Machine& machine, size_t device);
 /// then a higher device.memory_limit. Nothing if none of this helps.
 std::optional<std::string> first_knob(const Machine& machine, const TrainSetup& setup,
                                       const ParamTable& table);
+
+/// A setup with one knob turned.
+struct Change {
+  std::string key, value;  ///< as a config would say them
+  TrainSetup setup;
+};
+/// Every knob that isn't turned yet, those that save memory and those that save time; whether they fit is not
+/// asked.
+std::vector<Change> changes(const Machine& machine, const TrainSetup& setup, const ParamTable& table);
 
 /// Error(does_not_fit) with tier, need, limit and, as its hint, the first knob that makes it fit.
 void check_fits(const Config& config, const Machine& machine, const TrainSetup& setup,

@@ -13,28 +13,32 @@ using Tier = ReservedMemory::Tier;
 /// A fence of the null device: whatever was enqueued before it is done.
 class Place final : public FenceState {
  public:
-  Place(const Recording& recording, RecordedPlace place) : recording(&recording), place(place) {}
+  Place(Recording& recording, RecordedPlace place) : recording(&recording), place(place) {}
   [[nodiscard]] bool passed() const noexcept override { return true; }
-  void wait() const override {}
-  const Recording* const recording;
+  void wait() const override { recording->hold(place); }
+  Recording* const recording;
   const RecordedPlace place;
 };
 
 class NullPromise final : public FencePromise {
  public:
-  explicit NullPromise(std::string name) : name_(std::move(name)) {}
+  NullPromise(Recording& recording, std::string name) : recording_(recording), name_(std::move(name)) {}
   void fulfil(Fence fence) override {
     ASSERT(!fence_, "promise \"{}\" is fulfilled twice", name_);
     fence_ = std::move(fence);
+    task_ = recording_.task();
   }
   [[nodiscard]] Fence recorded() override {
     ASSERT(fence_.has_value(), "promise \"{}\" is waited for, and nothing is left that could fulfil it",
            name_);
+    if (task_) recording_.hold(*task_);
     return *fence_;
   }
 
  private:
+  Recording& recording_;
   const std::string name_;
+  std::optional<RecordedPlace> task_;  ///< whose body fulfilled it
   std::optional<Fence> fence_;
 };
 
@@ -85,11 +89,12 @@ class NullQueue : public Base {
   void add(std::string name, const std::vector<Tensor>& reads, const std::vector<Tensor>& writes,
            double flops) {
     device_.check();
-    recording_.add({id_, std::move(name), range_, bytes_of(reads), bytes_of(writes), flops, {}});
+    recording_.add({id_, std::move(name), range_, bytes_of(reads), bytes_of(writes), flops, {}, {}, {}});
   }
-  [[nodiscard]] const Recording& recording() const { return recording_; }
+  [[nodiscard]] Recording& recording() const { return recording_; }
 
  protected:
+  [[nodiscard]] RecordedPlace here() const { return recording_.here(id_); }
   /// Of a tensor that a copy or fill touches: device or pinned memory on a stream, the host's on a lane.
   [[nodiscard]] Tier side_of(Tensor tensor) const {
     const Tier tier = recording_.memory().tier_of(tensor, name_);
@@ -123,7 +128,9 @@ class NullLane final : public NullQueue<HostLane> {
       for (const Tensor& tensor : *tensors)
         if (!tensor.empty()) (void)side_of(tensor);
     add(std::move(task.name), task.reads, task.writes, 0);
+    const auto outer = recording().set_task(here());
     task.body();
+    recording().set_task(outer);
   }
 };
 
@@ -154,7 +161,7 @@ std::vector<std::unique_ptr<HostLane>> NullDevice::lanes(std::span<const std::st
 }
 
 std::shared_ptr<FencePromise> NullDevice::promise(std::string name) {
-  return std::make_shared<NullPromise>(std::move(name));
+  return std::make_shared<NullPromise>(recording_, std::move(name));
 }
 
 double NullDevice::read(const Scalar& scalar) {

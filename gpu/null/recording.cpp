@@ -1,5 +1,6 @@
 #include "gpu/null/recording.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -10,6 +11,7 @@ size_t Recording::open(std::string_view name, Purpose purpose, bool lane) {
   waits_.emplace_back();
   passed_.emplace_back();
   start_.push_back(0);
+  held_.push_back(0);
   return streams_.size() - 1;
 }
 
@@ -21,7 +23,12 @@ void Recording::begin_step() {
 
 void Recording::add(RecordedOperation operation) {
   operation.waits = std::exchange(waits_.at(operation.stream), {});
-  for (RecordedPlace& place : operation.waits) place.operations -= start_[place.stream];
+  operation.task = task_;
+  if (!task_) operation.held = std::exchange(holds_, {});
+  const auto count_from_here = [&](RecordedPlace& place) { place.operations -= start_[place.stream]; };
+  std::ranges::for_each(operation.waits, count_from_here);
+  std::ranges::for_each(operation.held, count_from_here);
+  if (operation.task) count_from_here(*operation.task);
   ++streams_[operation.stream].operations;
   digest(operation);
   if (kept_ == Operations::listed) operations_.push_back(std::move(operation));
@@ -35,8 +42,17 @@ void Recording::digest(const RecordedOperation& operation) {
   update(operation.read_bytes);
   update(operation.written_bytes);
   update(operation.flops);
-  update(operation.waits.size());
-  for (const RecordedPlace& place : operation.waits) update(place);
+  for (const auto* places : {&operation.waits, &operation.held}) {
+    update(places->size());
+    for (const RecordedPlace& place : *places) update(place);
+  }
+  update(operation.task.value_or(RecordedPlace{SIZE_MAX, 0}));
+}
+
+void Recording::hold(RecordedPlace place) {
+  if (task_ || place.operations <= held_.at(place.stream)) return;
+  held_[place.stream] = place.operations;
+  holds_.push_back(place);
 }
 
 void Recording::wait(size_t stream, RecordedPlace place) {

@@ -1,7 +1,10 @@
 #pragma once
 // What was asked of a null device: memory by tier and scope, and every operation of every stream and lane.
+#include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/device.h"
@@ -23,18 +26,22 @@ struct RecordedStream {
 struct RecordedPlace {
   size_t stream = 0;
   int64_t operations = 0;
-  bool operator==(const RecordedPlace&) const = default;
+  auto operator<=>(const RecordedPlace&) const = default;
 };
 
 /// One operation as it was enqueued.
 struct RecordedOperation {
   size_t stream = 0;
-  std::string name;   ///< "linear_forward", "copy h2d" (d2h, d2d, h2h), "fill_zero", "adam model.layers.3"
-  std::string range;  ///< what its stream was said to be doing ("forward layer 3", "update of step 4")
+  std::string name;  ///< "linear_forward", "copy h2d" (d2h, d2d, h2h), "fill_zero", "adam model.layers.3"
+  std::string range = {};  ///< what its stream was said to be doing ("forward layer 3", "update of step 4")
   size_t read_bytes = 0, written_bytes = 0;  ///< of the tensors that it declares
   double flops = 0;                          ///< of products and attention; 0 for all else
   /// What it waits for beyond what its stream has waited for already: places of other streams.
-  std::vector<RecordedPlace> waits;
+  std::vector<RecordedPlace> waits = {};
+  /// The lane's task that enqueued it, as the place behind that; none: the main thread did.
+  std::optional<RecordedPlace> task = {};
+  /// What the main thread itself waited for since the operation that it enqueued before this one.
+  std::vector<RecordedPlace> held = {};
 };
 
 /// Whether operations are kept, or only a digest of them (a step of many micro-batches has millions).
@@ -60,6 +67,14 @@ class Recording {
   void add(RecordedOperation operation);
   /// The next operation of the stream waits for that place.
   void wait(size_t stream, RecordedPlace place);
+  /// The main thread waits for that place.
+  void hold(RecordedPlace place);
+  /// The task in whose body the calling thread is; none: it is the main thread at its own work.
+  [[nodiscard]] const std::optional<RecordedPlace>& task() const { return task_; }
+  /// Says so; returns what was said before.
+  std::optional<RecordedPlace> set_task(std::optional<RecordedPlace> task) {
+    return std::exchange(task_, task);
+  }
   [[nodiscard]] RecordedPlace here(size_t stream) const { return {stream, streams_.at(stream).operations}; }
 
  private:
@@ -70,6 +85,9 @@ class Recording {
   std::vector<std::vector<RecordedPlace>> waits_;  ///< [stream]: of its next operation
   std::vector<std::vector<int64_t>> passed_;       ///< [stream][other]: how far it has waited for the other
   std::vector<int64_t> start_;                     ///< [stream]: operations before this step
+  std::vector<int64_t> held_;                      ///< [stream]: how far the main thread has waited for it
+  std::vector<RecordedPlace> holds_;               ///< of its next operation
+  std::optional<RecordedPlace> task_;
   std::vector<RecordedOperation> operations_;
   Xxh3 digest_;
 };

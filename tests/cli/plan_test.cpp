@@ -51,7 +51,8 @@ Keys llama(int billions) {
 TEST(MemoryPlanProgram, PrintsTheDocumentedObject) {
   const TinyRuns runs;
   const json::Value result = plan(runs.config("run"), {});
-  EXPECT_EQ(keys_of(result), (std::vector<std::string>{"fits", "first_knob", "tiers"}));
+  EXPECT_EQ(keys_of(result),
+            (std::vector<std::string>{"fits", "first_knob", "tiers", "activations", "placement"}));
   EXPECT_EQ(*result.find("fits"), json::Value(true));
   EXPECT_TRUE(result.find("first_knob")->is_null());
   EXPECT_EQ(keys_of(*result.find("tiers")), (std::vector<std::string>{"device", "pinned", "host", "disk"}));
@@ -165,7 +166,7 @@ TEST(MemoryPlanProgram, SaysWhatIsWrong) {
   expect_refused({{"gradient_accumulation_steps", "10000000"}}, {},
                  {"a step of 10000000 x 2 sequences of 16 tokens can't be planned: 67108864 tokens are",
                   "try: a smaller batch"});
-  expect_refused({}, {"--hardware", "4090"}, {"unknown option \"--hardware\""});
+  expect_refused({}, {"--auto", "best.json"}, {"unknown option \"--auto\""});
   EXPECT_EQ(run_tandem({"plan", runs.path("absent.json")}).status, 2);
 }
 
@@ -180,6 +181,43 @@ TEST(MemoryPlanProgram, AnAddressSpaceLimitIsNamed) {
   });
   EXPECT_EQ(ran.status, 3) << ran.err;
   EXPECT_NE(ran.err.find("ulimit -v"), std::string::npos) << ran.err;
+}
+
+/// Two cards of one rate beside host memories of two: the slower one binds, and more tokens hide it.
+TEST(PlanProgram, PredictsTheStepOnAMachine) {
+  const TinyRuns runs;
+  Keys keys = llama(7);
+  keys.insert({{"device.kind", "\"host\""},
+               {"device.memory_limit", "\"1TB\""},
+               {"bf16.enabled", "true"},
+               {"zero_optimization.offload_optimizer.schedule", "\"delayed\""}});
+  keys["data.sequence_length"] = "512";
+  const std::string config = runs.config("run", keys);
+  const auto predicted = [&](const char* machine) {
+    const Ran ran = run_tandem({"plan", config, "--json", "--hardware", machine});
+    return json::parse(ran.out, "plan").root;
+  };
+  const json::Value desktop = predicted("rtx4090-desktop"), server = predicted("rtx4090-8channel");
+  const auto number = [](const json::Value& of, const char* key) { return of.find(key)->number().value(); };
+  EXPECT_GT(number(desktop, "step_ms"), 1.5 * number(server, "step_ms"));
+  EXPECT_EQ(*desktop.find("binding")->string(), "host memory");
+  EXPECT_GT(number(desktop, "ratio_to_gpu_only"), number(server, "ratio_to_gpu_only"));
+  EXPECT_EQ(keys_of(*desktop.find("exposed_ms")), (std::vector<std::string>{"d2h", "adam", "h2d", "other"}));
+  const json::Value& hidden = *desktop.find("hidden_from_tokens");
+  EXPECT_LT(number(hidden, "delayed"), number(hidden, "exact"));
+  EXPECT_LT(number(hidden, "exact"), number(hidden, "synchronous"));
+  const json::Value& first = desktop.find("knobs")->array()->front();
+  EXPECT_EQ(keys_of(first),
+            (std::vector<std::string>{"key", "value", "step_ms", "tokens_per_s", "bytes_saved"}));
+  EXPECT_GT(number(first, "tokens_per_s"), number(desktop, "tokens_per_s"));
+}
+
+TEST(PlanProgram, AnUnknownMachineIsRefusedWithTheNearest) {
+  const TinyRuns runs;
+  const Ran ran = run_tandem({"plan", runs.config("run"), "--hardware", "rtx4090"});
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_NE(ran.err.find("no hardware profile \"rtx4090\""), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("try: \"rtx4090-"), std::string::npos) << ran.err;
 }
 
 }  // namespace
