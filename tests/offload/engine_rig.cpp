@@ -229,7 +229,8 @@ EngineRig::EngineRig(const EngineOptions& options, std::nullptr_t)
     : options_(options),
       table_(options.arch, options.no_decay, options.freeze),
       setup_(setup_of(options, table_)),
-      workers_(make_workers(options.pool, options.threads)),
+      workers_(make_workers(options.pool, options.threads,
+                            options.machine ? *options.machine : discover_topology())),
       device_(open_device(options, *workers_)) {}
 
 EngineRig::EngineRig(const EngineOptions& options) : EngineRig(options, nullptr) {

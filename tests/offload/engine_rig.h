@@ -58,7 +58,8 @@ struct EngineOptions {
 
   PoolKind pool = PoolKind::plain;
   int threads = 2;
-  bool check_order = true;  ///< vector clocks
+  std::optional<Topology> machine;  ///< that the threads are of; none: the one that this is
+  bool check_order = true;          ///< vector clocks
   std::optional<uint64_t> chaos_seed;
   std::function<std::unique_ptr<Device>(Workers&)> open;  ///< another device; none: "host" as said above
 };
