@@ -258,6 +258,37 @@ TEST(ChaosMutants, AVersionThatIsPublishedTwice) {
   });
 }
 
+/// Whoever fetches the next version before all that it is made of has been enqueued waits for himself: by a
+/// promise, since no fence could be there yet.
+TEST(ChaosMutants, AFetchAheadOfTheUpdateThatMakesItsVersion) {
+  for (const uint64_t seed : {1, 2, 3, 4, 5})
+    for (const bool broken : {false, true}) {
+      Bench bench(seed, 1, Weights::streamed);
+      const auto fetch = [&](int64_t version) {
+        bench.upload->wait(bench.ring.arrival(0, version));
+        bench.upload->copy(bench.weights, bench.slots.weights(0, version));
+        bench.ring.released(0, bench.upload->record());
+      };
+      const auto update = [&] {
+        const Fence finished = bench.update(0);
+        bench.lane->run({"publish", {}, {}, [&bench, finished] { bench.ring.publish(0, 1, finished); }});
+      };
+      const auto steps = [&] {
+        bench.ring.enter(0);
+        fetch(0);
+        // Decided in both, but there nothing has been enqueued that would publish.
+        broken ? bench.policy.decided({0, false, 0, 1}) : update();
+        bench.ring.enter(1);
+        fetch(1);
+        bench.finish();
+      };
+      if (broken)
+        EXPECT_THROW(steps(), gpu::DeadlockError);
+      else
+        EXPECT_NO_THROW(steps());
+    }
+}
+
 TEST(ChaosMutants, ScratchThatGoesBackWhileAnotherStreamReadsIt) {
   expect_difference([](std::optional<uint64_t> seed, bool broken) {
     Bench bench(seed);
