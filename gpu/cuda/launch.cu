@@ -137,6 +137,15 @@ cudaError_t round_weights(cudaStream_t stream, void* dst, DType dst_type, const 
   return on.status();
 }
 
+cudaError_t softmax_cross_entropy(cudaStream_t stream, double* loss, void* dlogits, DType act,
+                                  const float* logits, const int32_t* targets, float scale, int64_t rows,
+                                  int64_t width, void* scratch) {
+  StreamLauncher on(stream);
+  simt_cuda::launch_softmax_cross_entropy(on, loss, dlogits, act, logits, targets, scale, rows, width,
+                                          scratch);
+  return on.status();
+}
+
 cudaError_t sum_of_squares(cudaStream_t stream, double* out, const void* x, DType type, int64_t n,
                            void* scratch) {
   StreamLauncher on(stream);
@@ -156,6 +165,7 @@ cudaError_t adam(cudaStream_t stream, void* weight_out, DType weight_type, const
 int64_t column_sums_scratch(int64_t rows, int64_t width) {
   return simt_cuda::column_sums_scratch(rows, width);
 }
+int64_t cross_entropy_scratch(int64_t rows) { return simt_cuda::cross_entropy_scratch(rows); }
 int64_t sum_of_squares_scratch(int64_t n) { return simt_cuda::sum_of_squares_scratch(n); }
 
 }  // namespace tandem::gpu::cuda

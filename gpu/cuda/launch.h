@@ -47,14 +47,19 @@ namespace tandem::gpu::cuda {
                                DType src_type, int64_t n);
 [[nodiscard]] cudaError_t round_weights(cudaStream_t stream, void* dst, DType dst_type, const float* src,
                                         int64_t n);
+[[nodiscard]] cudaError_t softmax_cross_entropy(cudaStream_t stream, double* loss, void* dlogits, DType act,
+                                                const float* logits, const int32_t* targets, float scale,
+                                                int64_t rows, int64_t width, void* scratch);
 [[nodiscard]] cudaError_t sum_of_squares(cudaStream_t stream, double* out, const void* x, DType type,
                                          int64_t n, void* scratch);
 [[nodiscard]] cudaError_t adam(cudaStream_t stream, void* weight_out, DType weight_type, const void* grad,
                                DType grad_type, float* master, float* moment1, float* moment2, int64_t n,
                                const AdamScalars& scalars, Decay decay, float prediction);
 
-/// Bytes of scratch, for sums over the rows of [rows, width] and for the gradient norm of n elements.
+/// Bytes of scratch, for sums over the rows of [rows, width], for the losses of rows, and for the gradient
+/// norm of n elements.
 [[nodiscard]] int64_t column_sums_scratch(int64_t rows, int64_t width);
+[[nodiscard]] int64_t cross_entropy_scratch(int64_t rows);
 [[nodiscard]] int64_t sum_of_squares_scratch(int64_t n);
 
 }  // namespace tandem::gpu::cuda

@@ -10,6 +10,7 @@
 #include "gpu/kernels/column_sums.cuh"
 #include "gpu/kernels/embedding.cuh"
 #include "gpu/kernels/layer_norm.cuh"
+#include "gpu/kernels/loss.cuh"
 #include "gpu/kernels/norm.cuh"
 #include "gpu/kernels/pointwise.cuh"
 #include "gpu/kernels/rope.cuh"
@@ -249,6 +250,24 @@ void launch_round_weights(Launcher& launcher, void* dst, DType dst_type, const f
     using To = decltype(to);
     launcher("round_weights", grid_of_packs(n), round_weights<To>, as<To>(dst), src, n);
   });
+}
+
+// ---- loss
+
+inline int64_t cross_entropy_scratch(int64_t rows) { return rows * static_cast<int64_t>(sizeof(double)); }
+
+/// loss: [1] f64, added to. dlogits: null where it is not wanted. scratch: cross_entropy_scratch bytes.
+template <class Launcher>
+void launch_softmax_cross_entropy(Launcher& launcher, double* loss, void* dlogits, DType act,
+                                  const float* logits, const int32_t* targets, float scale, int64_t rows,
+                                  int64_t width, void* scratch) {
+  if (rows * width == 0) return;
+  with_type(act, [&](auto t) {
+    using T = decltype(t);
+    launcher("softmax_cross_entropy", grid_of_rows(rows, width), softmax_cross_entropy<T>,
+             as<double>(scratch), as<T>(dlogits), logits, targets, scale, width);
+  });
+  launcher("add_losses", Grid{1, kBlockThreads}, add_losses, loss, as<double>(scratch), rows);
 }
 
 // ---- gradients and optimizer

@@ -1,5 +1,6 @@
 #pragma once
-// Sums over the threads of a warp and of a block, in an order that depends on the number of threads alone.
+// Sums and maxima over the threads of a warp and of a block, in an order that depends on the number of
+// threads alone.
 #include "gpu/kernels/simt.h"
 
 namespace tandem::gpu::TANDEM_SIMT {
@@ -22,6 +23,22 @@ DEVICE T block_sum(T x) {
   sum = warp_sum(sum);
   block_barrier();  // the next call may write
   return sum;
+}
+
+/// The largest over the threads of the block, in each of them. Between two calls the block has a barrier.
+DEVICE float block_max(float x) {
+  SHARED_ARRAY(float, warp_maxima, kBlockThreads / kWarp);
+  const auto warp_max = [](float own) {
+    UNROLL for (int flip = 1; flip < kWarp; flip *= 2) {
+      const float other = shuffle_xor(kAllLanes, own, flip);
+      own = other > own ? other : own;
+    }
+    return own;
+  };
+  x = warp_max(x);
+  if (lane() == 0) warp_maxima[warp()] = x;
+  block_barrier();
+  return warp_max(lane() < threads() / kWarp ? static_cast<float>(warp_maxima[lane()]) : -kInfinity);
 }
 
 }  // namespace tandem::gpu::TANDEM_SIMT

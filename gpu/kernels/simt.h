@@ -32,6 +32,8 @@ constexpr int kBlockThreads = 256;
 constexpr int kWarp = 32;
 constexpr uint32_t kAllLanes = 0xFFFFFFFFu;
 
+constexpr float kInfinity = __builtin_huge_valf();
+
 /// Blocks of a kernel's grid, and the threads of each: whole warps, at most kBlockThreads.
 struct Grid {
   int64_t blocks;

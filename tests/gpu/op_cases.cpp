@@ -422,7 +422,7 @@ std::vector<OpCase> add_cases() {
 std::vector<OpCase> softmax_cross_entropy_cases() {
   std::vector<OpCase> cases;
   const float scale = 0.125f;
-  for (const Shape& shape : {Shape{1, 1}, Shape{9, 257}, Shape{5, 3000}}) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{9, 257}, Shape{5, 3000}, Shape{300, 3}}) {
     const CaseTensor logits = random_input("logits", DType::f32, shape, 1, 8);
     std::vector<int32_t> ids = token_ids(shape[0], shape[1], 2);
     if (ids.size() > 4) ids[0] = ids[3] = -100;

@@ -139,7 +139,14 @@ class EmulatedOps : public Ops {
     kernels::launch_cast(on, dst.raw(), dst.dtype(), src.raw(), src.dtype(), dst.numel());
   }
 
-  void softmax_cross_entropy(Stream&, Tensor, Tensor, Tensor, Tensor, float) override { absent(); }
+  void softmax_cross_entropy(Stream&, Tensor loss, Tensor dlogits, Tensor logits, Tensor targets,
+                             float scale) override {
+    OpLauncher on(launches_, {{"loss", loss}, {"dlogits", dlogits}},
+                  {{"logits", logits}, {"targets", targets}}, kernels::cross_entropy_scratch(logits.dim(0)));
+    kernels::launch_softmax_cross_entropy(
+        on, loss.data<double>(), dlogits.raw(), dlogits.empty() ? DType::f32 : dlogits.dtype(),
+        logits.data<float>(), targets.data<int32_t>(), scale, logits.dim(0), logits.dim(1), on.scratch());
+  }
 
   void sum_of_squares(Stream&, Tensor out, Tensor x) override {
     OpLauncher on(launches_, {{"out", out}}, {{"x", x}}, kernels::sum_of_squares_scratch(x.numel()));

@@ -18,9 +18,9 @@ struct EmulatorSettings {
 };
 
 /// Ops that have no kernel in gpu/kernels: they are an ASSERT here.
-constexpr std::string_view kOpsWithoutKernels[] = {"attention_backward",    "attention_forward",
+constexpr std::string_view kOpsWithoutKernels[] = {"attention_backward", "attention_forward",
                                                    "linear_backward_input", "linear_backward_weight",
-                                                   "linear_forward",        "softmax_cross_entropy"};
+                                                   "linear_forward"};
 
 /// In the namespace of the kernels, since each mutant of them (mutants.cmake) has its own.
 namespace simt_emulated {

@@ -34,7 +34,7 @@ simt_mutant(row_one_too_long add pack.cuh "left = n - i" "left = n - i + 1")
 simt_mutant(unused_elements_counted layer_norm_forward pack.cuh "k < part.count ? pack.x[k] : 0.0f" "pack.x[k]")
 simt_mutant(lane_32 layer_norm_backward reduce.cuh "flip < width" "flip <= width")
 simt_mutant(half_a_warp_added rms_norm_forward reduce.cuh "flip < width" "flip < width / 2")
-simt_mutant(first_warp_only rms_norm_backward reduce.cuh "lane() < threads() / kWarp" "lane() < 1")
+simt_mutant(first_warp_only rms_norm_backward reduce.cuh "lane() < threads() / kWarp ? static_cast<T>" "lane() < 1 ? static_cast<T>")
 simt_mutant(rows_past_the_end bias_backward column_sums.cuh
   "(chunk + 1) * kTileRows < rows ? (chunk + 1) * kTileRows : rows" "(chunk + 1) * kTileRows")
 simt_mutant(last_warp_forgotten bias_backward column_sums.cuh "w < kTileWarps" "w < kTileWarps - 1")
@@ -45,6 +45,9 @@ simt_mutant(nodes_past_the_end sum_of_squares squares.cuh "first + k < count" "f
 simt_mutant(tokens_of_the_first_warp embedding_backward embedding.cuh "begin + w * kWarp + lowest_bit(left)"
   "begin + lowest_bit(left)")
 simt_mutant(two_owners_of_a_token embedding_backward embedding.cuh "n < block()" "n + 1 < block()")
+simt_mutant(maximum_of_the_pack_only softmax_cross_entropy loss.cuh "own_sum = own_sum * expf(own_max - most)" "own_sum = 0")
+simt_mutant(target_of_the_pack softmax_cross_entropy loss.cuh "i + k == target" "k == target")
+simt_mutant(last_loss_forgotten softmax_cross_entropy loss.cuh "left < threads() ? left : threads()" "left < threads() ? left - 1 : threads()")
 simt_mutant(prediction_from_the_new_weight adam adam.cuh "p.x[k], before, pass.prediction" "p.x[k], p.x[k], pass.prediction")
 
 string(CONFIGURE [[#pragma once
