@@ -84,7 +84,7 @@ TEST(NumbersTimes, AWaitOfTheHostThreadIsSeenInTheStreamThatItStarves) {
   const auto compute = rig.device.stream("compute", Purpose::compute, 0);
   const auto lane = rig.device.lane("optimizer", Purpose::adam);
   const auto promise = rig.device.promise("upload");
-  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(250)); };
   const Fence begin = compute->record();
   begin.wait();
   lane->run({"adam", {}, {}, nap});
@@ -100,8 +100,8 @@ TEST(NumbersTimes, AWaitOfTheHostThreadIsSeenInTheStreamThatItStarves) {
   end.wait();
   for (const auto& [from, to] : {std::pair{begin, middle}, {middle, end}}) {
     const StreamTimes times = compute->times(from, to);
-    EXPECT_GE(times.adam_ms,
-              29);  // no more than the nap is certain; how long the rest takes is the machine's affair
+    // No more than the nap is certain, less what a busy machine kept this thread from waiting.
+    EXPECT_GE(times.adam_ms, 60);
     EXPECT_NEAR(times.busy_ms + times.d2h_ms + times.adam_ms + times.h2d_ms + times.other_ms, times.total_ms,
                 1e-6);
   }

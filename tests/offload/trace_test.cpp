@@ -164,7 +164,9 @@ TEST_P(NumbersTraceOf, AStepCopiesItsGradientsWeightsTokensAndNumbersOnce) {
     // (squares, non-finite) of four blocks, one loss.
     EXPECT_EQ(bytes["stream d2h_grad"]["norms and losses: copy"], (2 * 4 + 1) * sizeof(double));
   }
-  for (int64_t version = kFirst + 1; version <= kLast; ++version)
+  // Late by a step, the last version's turn comes while the trace may have ended.
+  const int64_t last_version = GetParam() == Schedule::delayed ? kLast - 1 : kLast;
+  for (int64_t version = kFirst + 1; version <= last_version; ++version)
     for (const BlockSpec& block : table.blocks()) {
       const std::string name = "version " + std::to_string(version) + " of " + block.name + ": copy";
       size_t count = 0;
