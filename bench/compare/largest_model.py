@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The largest model under one limit of device memory: optimizer on the device, offloaded, and with streamed weights.
 
-    largest_model.py [--limit 48MiB] [--layers-cap 160] [--steps 3] [--runs FOLDER] [--out NAME]
+    largest_model.py [--limit 192MiB] [--layers-cap 384] [--steps 3] [--runs FOLDER] [--out NAME]
 
 The models are Llama-shaped and differ in their number of layers alone. The most layers that fit are found by `tandem plan`; then
 that model is really trained for --steps steps under the limit, by `tandem train` (build/release/tandem, or $TANDEM) on the host
