@@ -180,8 +180,8 @@ def page(result: dict, cap: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", default="48MiB")
-    parser.add_argument("--layers-cap", type=int, default=160)
+    parser.add_argument("--limit", default="192MiB")
+    parser.add_argument("--layers-cap", type=int, default=384)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--runs", default="runs/largest", help="relative to the repository")
     parser.add_argument("--out", default="bench/results/largest", help="relative to the repository")
