@@ -23,7 +23,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 // 128 while it is aligned) and its stack; OpenBLAS's buffer of a thread that multiplies. Without room for the
 // last OpenBLAS 0.3.21 tries again for ever.
 constexpr size_t kThreadSpace = (128 + 8) * kMiB, kProductSpace = 128 * kMiB;
-constexpr size_t kStreams = 9;         // at most: threads of the host device's streams and lane
+constexpr size_t kStreams = 10;        // at most: threads of the host device's streams and lane
 constexpr size_t kDeviceMappings = 2;  // of each byte of the host device's memory
 
 size_t resident_bytes() {

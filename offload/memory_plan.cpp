@@ -101,19 +101,27 @@ BucketPlan plan_buckets(const TrainSetup& setup, const ParamTable& table) {
   const bool all_open = setup.groups() > 1;  // accumulators live over the whole step
   plan.layer_buckets = all_open ? layer_blocks : std::min(setup.layer_buckets, layer_blocks);
   plan.vocab_buckets = all_open ? all_vocab_uses : vocab_uses;
-  const bool to_host =
-      std::find(setup.placement.begin(), setup.placement.end(), Placement::host) != setup.placement.end();
-  plan.staging = to_host && setup.dtype != DType::f32;
+  for (BlockId block = 0; setup.dtype != DType::f32 && block < table.block_count(); ++block)
+    if (setup.placement.at(static_cast<size_t>(block)) == Placement::host)
+      plan.staging_elements =
+          std::max(plan.staging_elements, std::min(table.block(block).trained, setup.slice_elements));
   return plan;
 }
 
 size_t BucketPlan::bytes(DType dtype) const {
   const auto elements = static_cast<size_t>(layer_elements * layer_buckets + vocab_elements * vocab_buckets);
-  return elements * (sizeof(float) + (staging ? size_of(dtype) : 0));
+  return elements * sizeof(float) + static_cast<size_t>(kStagings * staging_elements) * size_of(dtype);
+}
+
+std::vector<int64_t> slice_places(const TrainSetup& setup, const ParamTable& table) {
+  std::vector<int64_t> places{0};
+  for (const BlockSpec& block : table.blocks())
+    places.push_back(places.back() + setup.slices_of(block.trained));
+  return places;
 }
 
 int64_t scalars_per_step(const TrainSetup& setup, const ParamTable& table) {
-  return 2 * table.block_count() + setup.micro_batches;
+  return 2 * slice_places(setup, table).back() + setup.micro_batches;
 }
 
 size_t offloaded_input_bytes(const TrainSetup& setup, const ParamTable& table) {

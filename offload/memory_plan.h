@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/model/params.h"
 #include "offload/setup.h"
@@ -56,16 +57,20 @@ WeightPlan plan_weights(const TrainSetup& setup, const ParamTable& table);
 struct BucketPlan {
   int64_t layer_elements = 0, vocab_elements = 0;  ///< of one bucket
   int layer_buckets = 0, vocab_buckets = 0;
-  bool staging = false;  ///< a 16-bit copy beside each fp32 bucket, for the way to the host
+  /// Of each of kStagings, in the training dtype, where what is sent to the host is rounded first; else 0.
+  int64_t staging_elements = 0;
   [[nodiscard]] size_t bytes(DType dtype) const;
 };
+constexpr int kStagings = 2;  // while one is sent the next is filled
 /// Blocks with a vocabulary-sized parameter are in the vocab class.
 bool is_vocab_block(const Arch& arch, const ParamTable& table, BlockId block);
 BucketPlan plan_buckets(const TrainSetup& setup, const ParamTable& table);
 
 /// Sets of scalars that may be in flight: one per step that the main thread can be ahead, and one to spare.
 constexpr int kStepSets = 3;
-/// f64 numbers of one step: two per block (sum of squares, non-finite count), one per micro-batch (loss).
+/// The first slice of each block's gradient among those of all blocks, and their number at the end.
+std::vector<int64_t> slice_places(const TrainSetup& setup, const ParamTable& table);
+/// f64 numbers of one step: two per slice (sum of squares, non-finite count), one per micro-batch (loss).
 int64_t scalars_per_step(const TrainSetup& setup, const ParamTable& table);
 
 }  // namespace tandem

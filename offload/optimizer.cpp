@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "core/math/reduce_tree.h"
 #include "cpu_adam/adam.h"
+#include "offload/memory_plan.h"
 
 namespace tandem {
 
@@ -32,6 +34,7 @@ std::vector<std::string> Optimizer::lane_names(const TrainSetup& setup, const Pa
 Optimizer::Optimizer(const Parts& parts, const Progress& start)
     : parts_(parts),
       order_(update_order(parts.setup.policy.schedule, parts.table)),
+      slice_places_(slice_places(parts.setup, parts.table)),
       lane_of_(static_cast<size_t>(parts.table.block_count()), parts.lanes.front().get()),
       progress_(start) {
   if (parts.setup.updates_early())
@@ -75,7 +78,7 @@ Fence Optimizer::finish(const LandedScalars& numbers, const Fence& numbers_lande
 /// The numbers; and the gradients, in which the first bad tensor is looked for, unless Adam may have been
 /// there first.
 std::vector<Tensor> Optimizer::read_by_decision(const LandedScalars& numbers) const {
-  std::vector<Tensor> reads{numbers.blocks, numbers.losses};
+  std::vector<Tensor> reads{numbers.slices, numbers.losses};
   for (const BlockId block : order_)
     if (on_host(block) && !parts_.setup.updates_early()) reads.push_back(parts_.slots.gradient(block, step_));
   return reads;
@@ -100,14 +103,15 @@ Decision Optimizer::settle(int64_t step, int64_t tokens, bool finite, double gra
 
 void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t tokens) {
   const TrainSetup& setup = parts_.setup;
-  const auto number = [&](Tensor from, int64_t i) { return parts_.device.read(Scalar{from.flat(i, 1)}); };
   double squares = 0, loss = 0;
   BlockId first_bad = -1;
   for (BlockId block = 0; block < parts_.table.block_count(); ++block) {
-    squares += number(numbers.blocks, 2 * block);
-    if (first_bad < 0 && number(numbers.blocks, 2 * block + 1) > 0) first_bad = block;
+    const auto [of_block, finite] = sum_up(block, numbers);
+    squares += of_block;
+    if (first_bad < 0 && !finite) first_bad = block;
   }
-  for (int64_t m = 0; m < setup.micro_batches; ++m) loss += number(numbers.losses, m);
+  for (int64_t m = 0; m < setup.micro_batches; ++m)
+    loss += parts_.device.read(Scalar{numbers.losses.flat(m, 1)});
   Decision d = settle(step, tokens, first_bad < 0, std::sqrt(squares) / parts_.policy.scale(step));
   d.loss = tokens > 0 ? loss / static_cast<double>(tokens) : 0.0;
   {
@@ -125,6 +129,20 @@ void Optimizer::decide(int64_t step, const LandedScalars& numbers, int64_t token
   if (!d.skipped && parts_.policy.read_late_only(step + 1)) decisions_[step].prediction = setup.prediction;
   decisions_.erase(decisions_.begin(), decisions_.lower_bound(step - kRemembered));
   sums_.erase(sums_.begin(), sums_.lower_bound(step - kRemembered));
+}
+
+std::pair<double, bool> Optimizer::sum_up(BlockId block, const LandedScalars& numbers) const {
+  std::vector<double> sums;
+  bool finite = true;
+  const auto b = static_cast<size_t>(block);
+  for (int64_t slice = slice_places_[b]; slice < slice_places_[b + 1]; ++slice) {
+    const auto number = [&](int64_t i) {
+      return parts_.device.read(Scalar{numbers.slices.flat(2 * slice + i, 1)});
+    };
+    sums.push_back(number(0));
+    finite = finite && number(1) == 0;
+  }
+  return {reduce_leaves(sums.data(), std::ssize(sums)), finite};
 }
 
 /// Ends the run where the configuration says so, naming the first tensor whose gradient is not finite.

@@ -44,7 +44,7 @@ struct Decision {
 
 /// Where a step's numbers land on the host.
 struct LandedScalars {
-  Tensor blocks;  // [2 * blocks] f64: (sum of squares, non-finite count) of each block
+  Tensor slices;  // [2 * slices] f64: (sum of squares, non-finite count) of each slice of the gradients
   Tensor losses;  // [micro-batches] f64
 };
 
@@ -104,6 +104,8 @@ class Optimizer {
   [[nodiscard]] std::vector<Tensor> read_by_decision(const LandedScalars& numbers) const;
   [[nodiscard]] Decision settle(int64_t step, int64_t tokens, bool finite, double grad_norm) const;
   void decide(int64_t step, const LandedScalars& numbers, int64_t tokens);
+  /// Of a block's gradient: the sum of squares, by the tree over its slices, and whether it is finite.
+  [[nodiscard]] std::pair<double, bool> sum_up(BlockId block, const LandedScalars& numbers) const;
   void refuse_nonfinite(const Decision& decision, BlockId first_bad) const;
   [[nodiscard]] std::string first_bad_tensor(BlockId block, int64_t step) const;
   void enqueue(BlockId block, const Fence& landed);
@@ -117,6 +119,7 @@ class Optimizer {
 
   const Parts parts_;
   const std::vector<BlockId> order_;
+  const std::vector<int64_t> slice_places_;
   std::vector<HostLane*> lane_of_;  ///< of each block
   int64_t step_ = 0, tokens_ = 0;   ///< of the step that began last
   std::map<BlockId, Fence> landed_;

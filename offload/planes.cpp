@@ -180,6 +180,18 @@ void PlaneMover::round_master(BlockId block, Tensor into, Placement where) {
   }
 }
 
+void PlaneMover::read_rounded(BlockId block, int64_t first, Tensor out) {
+  const BlockStates states = this->states(block);
+  if (on_host(block)) return rounded_masters(workers_, setup_.isa, states, first, out);
+  std::vector<float> landing(static_cast<size_t>(std::min(kConverted, out.numel())));
+  for (int64_t done = 0; done < out.numel(); done += kConverted) {
+    const int64_t count = std::min(kConverted, out.numel() - done);
+    const Tensor masters(landing.data(), DType::f32, {count});
+    read(states.master.flat(first + done, count), Placement::device, masters);
+    round_weights(workers_, setup_.isa, out.flat(done, count), masters);
+  }
+}
+
 void PlaneMover::read(Tensor from, Placement where, Tensor out) {
   ASSERT(from.bytes() == out.bytes(), "{} bytes read as {}", from.bytes(), out.bytes());
   if (where == Placement::host) {

@@ -73,6 +73,8 @@ class PlaneMover {
   void round_master(BlockId block, Tensor into, Placement where);
   /// Copies memory of either kind, any number of elements, to the host.
   void read(Tensor from, Placement where, Tensor out);
+  /// out = round_weight(masters of the block from element `first` on), on the host.
+  void read_rounded(BlockId block, int64_t first, Tensor out);
 
  private:
   void load_parameter(PlaneSource& source, const ParamSpec& spec);

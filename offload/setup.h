@@ -50,9 +50,16 @@ struct TrainSetup {
   int64_t max_skipped_in_a_row = 20;
   Isa isa = Isa::scalar;
   int layer_buckets = 2;  ///< gradient buckets that the layers share
+  /// Of a gradient, elements that are rounded and sent at once: a power of two of the norm's leaves, so that
+  /// the slices' sums are branches of its tree. 64 MiB of 16-bit elements.
+  int64_t slice_elements = int64_t{1} << 25;
   int window = 0;  ///< layers for which the device has room at once, their weights streaming through; 0 = all
                    ///< weights stay on the device
 
+  /// Slices of a gradient of so many elements; 1 for none.
+  [[nodiscard]] int64_t slices_of(int64_t elements) const {
+    return elements == 0 ? 1 : (elements + slice_elements - 1) / slice_elements;
+  }
   /// Micro-batches of one forward or backward call, and such calls in a step.
   [[nodiscard]] int64_t group() const { return order == Order::layer_major ? micro_batches : 1; }
   [[nodiscard]] int64_t groups() const { return micro_batches / group(); }

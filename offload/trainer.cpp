@@ -55,6 +55,7 @@ class Trainer::Impl {
         batches_(device, host, plan_.host.at("batches"), "batches"),
         scalars_(device, host, plan_.host.at("scalars"), "scalars"),
         compute_(device.stream("compute", Purpose::compute, 1)),
+        round_(device.stream("round_grad", Purpose::d2h)),
         d2h_(device.stream("d2h_grad", Purpose::d2h)),
         upload_(device.stream("h2d_upload", Purpose::h2d)),
         fetch_(device.stream("h2d_fetch", Purpose::h2d)),
@@ -67,7 +68,7 @@ class Trainer::Impl {
         inputs_(setup.keep == Keep::input_offloaded
                     ? std::make_unique<HostActivations>(setup_, table, device, host)
                     : nullptr),
-        grads_(setup_, table, device, slots_, *d2h_,
+        grads_(setup_, table, device, slots_, *round_, *d2h_,
                [this](BlockId block, const Fence& landed) { optimizer_->landed(block, landed); }),
         model_(setup.arch, table, device, host, setup.dtype, setup.length, *compute_),
         start_(start.policy.step),
@@ -89,7 +90,8 @@ class Trainer::Impl {
   /// enqueue on.
   ~Impl() {
     lanes_.clear();
-    for (auto* stream : {&device_adam_, &compute_, &d2h_, &upload_, &fetch_, &batch_}) stream->reset();
+    for (auto* stream : {&device_adam_, &compute_, &round_, &d2h_, &upload_, &fetch_, &batch_})
+      stream->reset();
   }
 
   /// Masters and moments; the weights that the first forward reads; at lag 1 also the version after it,
@@ -137,10 +139,10 @@ class Trainer::Impl {
     device_.range(fmt::format("enqueue step {}", next_ + 1));
     optimizer_->begin(next_, trained);
     const Tensor numbers = scalar_set(scalars_.device);
-    const Tensor losses = numbers.flat(2 * table_.block_count(), setup_.micro_batches);
+    const auto [of_slices, losses] = parts_of(numbers);
     compute_->range("norms and losses");
     compute_->fill_zero(numbers);
-    grads_.begin(next_, numbers.flat(0, 2 * table_.block_count()));
+    grads_.begin(next_, of_slices);
     const float grad_scale =
         trained == 0 ? 0.0f : static_cast<float>(policy_.scale(next_) / static_cast<double>(trained));
     for (int64_t g = 0; g < setup_.groups(); ++g) {
@@ -176,8 +178,8 @@ class Trainer::Impl {
   void quiesce() {
     if (next_ > start_) decided_.at(next_ - 1).wait();
     for (const auto& lane : lanes_) lane->record().wait();
-    for (Stream* stream :
-         {device_adam_.get(), upload_.get(), fetch_.get(), batch_.get(), d2h_.get(), compute_.get()})
+    for (Stream* stream : {device_adam_.get(), upload_.get(), fetch_.get(), batch_.get(), d2h_.get(),
+                           round_.get(), compute_.get()})
       stream->record().wait();
     ring_->expect_quiet(next_);
     known_until_ = next_ - 1;
@@ -265,7 +267,7 @@ class Trainer::Impl {
           const Weights frozen = frozen_weights(block);
           return reader_->read(frozen.tensor.flat(first - trained, out.numel()), frozen.where, out);
         }
-        return read_rounded(states, where, first, out);
+        return reader_->read_rounded(block, first, out);
     }
   }
 
@@ -352,6 +354,11 @@ class Trainer::Impl {
                          static_cast<size_t>(next_ % kStepSets * count) * sizeof(double));
   }
 
+  [[nodiscard]] LandedScalars parts_of(Tensor set) const {
+    const int64_t of_slices = set.numel() - setup_.micro_batches;
+    return {set.flat(0, of_slices), set.flat(of_slices, setup_.micro_batches)};
+  }
+
   /// The sequences on the device, cut into micro-batches; and the number of trained tokens.
   std::pair<std::vector<Batch>, int64_t> fetch(const StepTokens& in, int64_t sequences) {
     const int64_t count = sequences * setup_.length;
@@ -386,9 +393,7 @@ class Trainer::Impl {
     d2h_->range("norms and losses");
     d2h_->wait(end);
     d2h_->copy(landed, scalar_set(scalars_.device));
-    const int64_t blocks = table_.block_count();
-    decided_[next_] = optimizer_->finish(
-        {landed.flat(0, 2 * blocks), landed.flat(2 * blocks, setup_.micro_batches)}, d2h_->record());
+    decided_[next_] = optimizer_->finish(parts_of(landed), d2h_->record());
     const int64_t set_bytes = 2 * setup_.micro_batches * setup_.tokens_per_micro_batch() * 4;
     const bool uploaded = ring_->version() != last_version_;
     last_version_ = ring_->version();
@@ -400,18 +405,6 @@ class Trainer::Impl {
     ++next_;
   }
 
-  void read_rounded(const BlockStates& states, Placement where, int64_t first, Tensor out) {
-    if (where == Placement::host) return rounded_masters(workers_, setup_.isa, states, first, out);
-    constexpr int64_t kPiece = 1 << 18;
-    std::vector<float> landing(static_cast<size_t>(std::min(kPiece, out.numel())));
-    for (int64_t done = 0; done < out.numel(); done += kPiece) {
-      const int64_t count = std::min(kPiece, out.numel() - done);
-      const Tensor on_host(landing.data(), DType::f32, {count});
-      reader_->read(states.master.flat(first + done, count), where, on_host);
-      round_weights(workers_, setup_.isa, out.flat(done, count), on_host);
-    }
-  }
-
   const TrainSetup setup_;
   const ParamTable& table_;
   Device& device_;
@@ -421,7 +414,7 @@ class Trainer::Impl {
   WeightMemory weights_;
   OptimizerStates states_;
   Twin batches_, scalars_;
-  std::unique_ptr<Stream> compute_, d2h_, upload_, fetch_, batch_, device_adam_;
+  std::unique_ptr<Stream> compute_, round_, d2h_, upload_, fetch_, batch_, device_adam_;
   std::vector<std::unique_ptr<HostLane>> lanes_;
   StepPolicy policy_;
   Slots slots_;

@@ -60,7 +60,7 @@ TEST(ConfigBanner, SaysWhatAutoChose) {
   const std::string policy = "activation_checkpointing.policy";
   expect_says(runs.train("auto", {}, {"--dry-run"}), {"activation keep (chosen by auto)\n"});
   expect_says(runs.train("given", {{policy, "\"recompute\""}}, {"--dry-run"}), {"activation recompute\n"});
-  const Keys tight{{"device.memory_limit", "\"400KiB\""}};
+  const Keys tight{{"device.memory_limit", "\"350KiB\""}};
   expect_says(runs.train("tight", tight, {}), {"activation recompute (chosen by auto)\n"});
   expect_says(runs.train("wide", {}, {"--quiet"}), {});
   expect_same_checkpoint(checkpoint_path(runs.path("tight"), 12), checkpoint_path(runs.path("wide"), 12));

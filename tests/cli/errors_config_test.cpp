@@ -92,9 +92,9 @@ TEST(ConfigErrorsProgram, ModelsThatTheDataDoesNotSuit) {
 
 TEST(ConfigErrorsProgram, AKnobThatIsOfferedMakesTheRunFit) {
   const TinyRuns runs;
-  const Keys many = {{"activation_checkpointing.policy", "\"keep\""}, {"device.memory_limit", "\"400KiB\""}};
+  const Keys many = {{"activation_checkpointing.policy", "\"keep\""}, {"device.memory_limit", "\"350KiB\""}};
   expect_refused(runs, runs.train("run", many), 3,
-                 {"the device needs ", " where 400.00 KiB may be used", "(device.memory_limit)",
+                 {"the device needs ", " where 350.00 KiB may be used", "(device.memory_limit)",
                   "try: activation_checkpointing.policy: \"recompute\""});
   EXPECT_EQ(
       runs.train("run", many, {"--dry-run", "--set", "activation_checkpointing.policy=recompute"}).status, 0);

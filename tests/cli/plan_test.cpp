@@ -128,7 +128,7 @@ TEST(MemoryPlanProgram, SevenBillionOnACardThatIsNotHere) {
 
 TEST(MemoryPlanProgram, TheKnobThatItNamesMakesItFit) {
   const TinyRuns runs;
-  const Keys keys = {{"activation_checkpointing.policy", "\"keep\""}, {"device.memory_limit", "\"400KiB\""}};
+  const Keys keys = {{"activation_checkpointing.policy", "\"keep\""}, {"device.memory_limit", "\"350KiB\""}};
   const std::string config = runs.config("run", keys);
   const json::Value result = plan(config, {}, 3);
   EXPECT_EQ(*result.find("fits"), json::Value(false));

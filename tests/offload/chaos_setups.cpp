@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "core/math/reduce_tree.h"
+
 #include "gpu/host/host_ops.h"
 
 namespace tandem::testing {
@@ -66,11 +68,13 @@ ChaosSetup delayed_host() {
   options.prediction = 1;
   options.clip = 1;
   options.layer_buckets = 1;
+  options.slice_elements = 2 * kReduceLeaf;
   return {"DelayedHostTiedPredict", options, 5};
 }
 
 ChaosSetup delayed_one_bucket() {
   EngineOptions options = engine(false, DType::f32, Where::host, 1, delayed());
+  options.slice_elements = kReduceLeaf;
   options.layer_buckets = 1;
   return {"DelayedHostUntied", options, 5};
 }

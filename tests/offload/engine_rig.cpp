@@ -183,6 +183,7 @@ TrainSetup setup_of(const EngineOptions& options, const ParamTable& table) {
   setup.on_nonfinite = options.on_nonfinite;
   setup.max_skipped_in_a_row = options.max_skipped_in_a_row;
   setup.layer_buckets = options.layer_buckets;
+  setup.slice_elements = options.slice_elements;
   setup.window = options.window;
   return setup;
 }

@@ -47,6 +47,7 @@ struct EngineOptions {
   OnNonfinite on_nonfinite = OnNonfinite::skip;
   int64_t max_skipped_in_a_row = 20;
   int layer_buckets = 2;
+  int64_t slice_elements = int64_t{1} << 25;  ///< of a gradient that is rounded and sent at once
   int window = 0;  ///< layers in the window of streamed weights; 0: weights are resident
 
   int64_t mask_every = 0;  ///< every so many targets one is not trained (0: all are)

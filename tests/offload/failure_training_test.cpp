@@ -31,7 +31,7 @@ const std::vector<Stage>& stages() {
       {"FirstKernel", Where::host, {in_operation, "compute/forward embedding/", 0, {}}},
       {"HeadKernel", Where::host, {in_operation, "compute/head/softmax_cross_entropy", 2, {}}},
       {"BackwardKernel", Where::host, {in_operation, "compute/backward layer 0/attention_backward", 2, {}}},
-      {"Rounding", Where::host, {in_operation, "compute/backward layer 1/cast", 2, {}}},
+      {"Rounding", Where::host, {in_operation, "round_grad/gradient of layer 1/cast", 2, {}}},
       {"GradientToTheHost", Where::host, {in_operation, "d2h_grad/gradient of ", 7, {}}},
       {"NumbersToTheHost", Where::host, {in_operation, "d2h_grad/norms and losses/copy", 1, {}}},
       {"Decision", Where::host, {in_operation, "/decide", 2, {}}},

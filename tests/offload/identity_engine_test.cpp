@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/math/reduce_tree.h"
 #include "tests/offload/engine_rig.h"
 
 namespace tandem {
@@ -135,6 +136,27 @@ INSTANTIATE_TEST_SUITE_P(Schedules, IdentityOfEngine,
                            return fmt::format("{}_{}", std::get<0>(info.param).name,
                                               std::get<1>(info.param) ? "tied" : "untied");
                          });
+
+/// Norms, and so clipping and skips, are those of whole gradients: slices are branches of the norm's tree.
+/// Blocks of 16448 and 36992 elements, so some slices are short.
+TEST(IdentityOfSlices, AGradientMayBeRoundedAndSentInSlicesOfAnyPowerOfTwo) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Where where : {Where::host, Where::mixed}) {
+      EngineOptions options;
+      options.dtype = dtype;
+      options.where = where;
+      options.micro_batches = 2;
+      options.clip = 0.5;
+      options.policy = {.schedule = Schedule::delayed, .warmup_steps = 2};
+      if (dtype == DType::f16) options.policy.loss_scale = testing::tight_loss_scale(dtype);
+      options.lone_target_steps = {4};
+      const testing::Outcome whole = testing::run_engine(options, 8);
+      for (const int64_t leaves : {1, 2, 4, 8}) {
+        options.slice_elements = leaves * kReduceLeaf;
+        EXPECT_EQ(testing::difference(testing::run_engine(options, 8), whole), "") << leaves;
+      }
+    }
+}
 
 }  // namespace
 }  // namespace tandem

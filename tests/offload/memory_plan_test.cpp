@@ -152,9 +152,9 @@ TEST(Memory, AHandWorkedPlan) {
   const size_t batches = 3 /*sets*/ * 2 /*tokens, targets*/ * 3 * 2 * 16 * 4,
                scalars = 3 * (2 * 4 /*blocks*/ + 3) * 8, tables = 2 * 16 * 8 * 4;
   EXPECT_EQ(plan.device.at("weights"), all * 2);
-  // Two buckets for layers, one for the vocabulary's; each an fp32 sum and a 16-bit copy. The head's block
-  // has the final norm, too.
-  EXPECT_EQ(plan.device.at("gradients"), (2 * layer + vocab + 64) * 6);
+  // fp32 sums of two layers and of one of the vocabulary's blocks, of which the head's has the final norm,
+  // too; two 16-bit stagings, each for the largest block.
+  EXPECT_EQ(plan.device.at("gradients"), (2 * layer + vocab + 64) * 4 + 2 * layer * 2);
   EXPECT_FALSE(plan.device.contains("optimizer"));
   EXPECT_EQ(plan.host.at("master"), all * 4);
   EXPECT_EQ(plan.host.at("exp_avg_sq"), all * 4);
