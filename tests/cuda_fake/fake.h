@@ -46,9 +46,4 @@ void fail_work(cudaError_t status);
 /// Puts work on the stream that can't run until the flag, false at first, is set by the calling thread.
 std::shared_ptr<bool> hold(cudaStream_t stream);
 
-/// How kernels run: from their arguments, which are read at once, to what runs later.
-using Bind =
-    std::function<std::function<void()>(const std::string& name, dim3 grid, dim3 block, void** arguments)>;
-void run_kernels_by(Bind bind);
-
 }  // namespace tandem::cuda_fake
