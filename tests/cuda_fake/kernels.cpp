@@ -84,6 +84,7 @@ void note_launches(TwinLog& on, DType act) {
   kernels::launch_swiglu_backward(on, f, f, f, f, f, act, kCount);
   kernels::launch_gelu_forward(on, f, f, act, kCount);
   kernels::launch_gelu_backward(on, f, f, f, act, kCount);
+  kernels::launch_softmax_cross_entropy(on, nullptr, f, act, f, nullptr, 1, kRows, kWidth, f);
   kernels::launch_add(on, f, f, f, act, kCount);
   kernels::launch_round_weights(on, f, act, f, kCount);
   kernels::launch_sum_of_squares(on, nullptr, f, act, kCount, f);
