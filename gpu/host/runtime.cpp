@@ -158,6 +158,11 @@ void Runtime::pass(WorkQueue& queue, Moment& moment) {
 
 // ---- what threads do themselves
 
+bool Runtime::in_task() {
+  const Lock lock(mutex_);
+  return running_here() != nullptr;
+}
+
 Runtime::Acting Runtime::acting() {
   if (WorkQueue* queue = running_here()) {
     Operation& operation = *queue->running;
@@ -324,6 +329,7 @@ void Runtime::fail_locked(Lock& lock, std::exception_ptr failure) noexcept {
   changed();
   lock.unlock();  // what the bodies hold may come back here when it goes
   dropped.clear();
+  if (at_failure_) at_failure_();
   lock.lock();
 }
 

@@ -66,6 +66,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   [[nodiscard]] std::string describe(const WorkQueue& queue, std::string_view operation);
   [[nodiscard]] StreamTimes times(const WorkQueue& queue, const Fence& from, const Fence& to) const;
 
+  /// Whether a task runs on the calling thread.
+  [[nodiscard]] bool in_task();
+
   // ---- what threads do themselves; a task of a lane acts with the clock of that task
   void wait(const Moment& moment);
   void fulfil(PromiseState& promise, Fence fence);
@@ -83,6 +86,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // ---- failure: the first one drops all queued work and is thrown to every waiter
   void fail(std::exception_ptr failure) noexcept;
   void check() const;
+  /// Once, after the device has failed, on the thread that noticed. Set before there are queues; must not
+  /// throw.
+  void at_failure(std::function<void()> action) { at_failure_ = std::move(action); }
 
   // ---- for tests: what if a wait were missing
   void drop_wait(size_t index);
@@ -154,6 +160,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::map<std::thread::id, HostThread> hosts_;
   AccessMap accesses_;
   std::optional<TraceLog> trace_;
+  std::function<void()> at_failure_;
 
   size_t waits_seen_ = 0;
   std::optional<size_t> dropped_wait_;

@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+
+namespace tandem::gpu::cuda {
+
+struct CardInfo {
+  std::string name, pci_bus_id;
+  size_t memory_bytes = 0;
+};
+
+/// Makes card N the calling thread's and starts CUDA on it. Error(usage), one line each with the cure,
+/// without a driver, with one that is older than the program's runtime, without that card, or with one below
+/// compute capability 8.0.
+CardInfo open_card(int card);
+
+/// Bytes of the calling thread's card that nobody uses.
+size_t free_bytes();
+
+}  // namespace tandem::gpu::cuda
