@@ -1,8 +1,13 @@
-// Products by cuBLASLt: how row-major arrays are put in column-major terms, which algorithm is chosen, and what
-// is refused. In plain memory, on the fake library.
+// Products by cuBLASLt: how row-major arrays are put in column-major terms, which algorithm is chosen, and
+// what is refused. In plain memory, on the fake library.
 #include "gpu/cuda/products.h"
 
 #include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
 
 #include "tests/cuda/cuda_rig.h"
 #include "tests/cuda_fake/cublaslt.h"
@@ -79,7 +84,7 @@ int64_t wrong_elements(Products& products, const Case& c) {
   return wrong;
 }
 
-const std::vector<std::array<int64_t, 3>> kShapes = {{1, 1, 1},   {1, 17, 3}, {17, 1, 3},  {5, 3, 7},
+const std::vector<std::array<int64_t, 3>> kShapes = {{1, 1, 1},   {1, 17, 3},  {17, 1, 3},  {5, 3, 7},
                                                      {33, 65, 9}, {8, 16, 24}, {16, 16, 16}};
 
 TEST(CudaProducts, MapRowMajorArraysToColumnMajorOnes) {
@@ -159,46 +164,30 @@ TEST(CudaProducts, TakeTheFirstAlgorithmWhoseBitsDontChange) {
     // Rows of 16 and of 24 elements can be read 16 bytes at a time, those of 3 and of 7 can't.
     const cuda_fake::LtAlgorithm& expected = cuda_fake::lt_algorithms()[key.m == 8 ? 4 : 5];
     const Algorithm& a = entry.algorithm;
-    EXPECT_EQ(a, (Algorithm{expected.id, expected.tile, expected.stages, expected.split_k, expected.reduction, 0,
-                            0, 0, expected.cluster_shape}))
+    EXPECT_EQ(a, (Algorithm{expected.id, expected.tile, expected.stages, expected.split_k, expected.reduction,
+                            0, 0, 0, expected.cluster_shape}))
         << key.m;
   }
 }
 
-/// Proves that the test above would notice: the fake's first algorithm does what atomics do.
+/// Proves that the choice matters: the same list, with in-place reduction called by the other's name.
 TEST(CudaProducts, NoticeAnAlgorithmThatReducesInPlace) {
-  static int32_t reduction;
-  reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
-  CublasLt blind = cuda_fake::cublas_lt();
-  blind.config_get = [](const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute,
-                        void* value, size_t bytes, size_t* written) {
+  CublasLt faulty = cuda_fake::cublas_lt();
+  faulty.config_get = [](const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute,
+                         void* value, size_t bytes, size_t* written) {
     const cublasStatus_t status = cuda_fake::cublas_lt().config_get(algo, attribute, value, bytes, written);
-    if (attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) {
-      uint32_t read = 0;
-      std::memcpy(&read, value, sizeof read);
-      if (read == CUBLASLT_REDUCTION_SCHEME_INPLACE) std::memcpy(value, &reduction, sizeof reduction);
-    }
+    auto* const scheme = static_cast<uint32_t*>(value);
+    if (attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME && *scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE)
+      *scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     return status;
   };
-  blind.algo_check = [](cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*,
-                        cublasLtMatmulHeuristicResult_t* result) {
-    result->workspaceSize = 0;
-    return CUBLAS_STATUS_SUCCESS;
+  faulty.config_set = [](cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute,
+                         const void* value, size_t bytes) {
+    const uint32_t in_place = CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    if (attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) value = &in_place;
+    return cuda_fake::cublas_lt().config_set(algo, attribute, value, bytes);
   };
-  blind.matmul = [](cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
-                    cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                    const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                    cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo, void* workspace,
-                    size_t bytes, cudaStream_t stream) {
-    cublasLtMatmulAlgo_t in_place = *algo;
-    const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    (void)cuda_fake::cublas_lt().config_set(&in_place, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                            sizeof scheme);
-    return cuda_fake::cublas_lt().matmul(handle, desc, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d,
-                                         d_layout, &in_place, workspace, bytes, stream);
-  };
-  Products products(blind, kCapability);
+  Products products(faulty, kCapability);
   EXPECT_GT(wrong_elements(products, {Storage::nt, 8, 16, 24, DType::f32, DType::f32, Into::replace}), 0);
 }
 
@@ -224,8 +213,9 @@ TEST(CudaProducts, RefuseEntriesThatTheLibraryOrTheContractRefuses) {
     return message_of<Error>([&] { (void)wrong_elements(products, c); });
   };
   const std::string unknown = message_with({66, 1, 2});
-  EXPECT_TRUE(contains(unknown, "cuBLASLt refuses algorithm 66 for linear_backward_input of m 5, n 3, k 7 in "
-                                "float32 to float32: CUBLAS_STATUS_NOT_SUPPORTED"))
+  EXPECT_TRUE(contains(unknown,
+                       "cuBLASLt refuses algorithm 66 for linear_backward_input of m 5, n 3, k 7 in "
+                       "float32 to float32: CUBLAS_STATUS_NOT_SUPPORTED"))
       << unknown;
   EXPECT_TRUE(contains(unknown, "at: a.json:7:3 (products[0])")) << unknown;
   EXPECT_TRUE(contains(message_with({99, 1, 2}), "refuses algorithm 99"));

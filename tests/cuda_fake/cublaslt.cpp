@@ -43,11 +43,16 @@ cublasStatus_t create(cublasLtHandle_t* handle) { return make<LtHandle>(handle);
 
 const char* status_name(cublasStatus_t status) {
   switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default: return "another status";
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+      return "another status";
   }
 }
 
@@ -77,12 +82,18 @@ cublasStatus_t preference_set(cublasLtMatmulPreference_t preference,
   LtPreference* const p = lt_objects<LtPreference>().find(preference);
   if (p == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return put(p->workspace, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return put(p->alignment[0], value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return put(p->alignment[1], value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return put(p->alignment[2], value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return put(p->alignment[3], value, bytes);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return put(p->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return put(p->alignment[0], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return put(p->alignment[1], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return put(p->alignment[2], value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return put(p->alignment[3], value, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
 
@@ -179,7 +190,8 @@ size_t lt_size(cudaDataType_t type) { return size_of(dtype_of(type)); }
 
 LtProduct lt_product(const void* desc, const void* a, const void* b, const void* c, const void* d) {
   auto& layouts = lt_objects<LtLayout>();
-  return {lt_objects<LtDesc>().find(desc), layouts.find(a), layouts.find(b), layouts.find(c), layouts.find(d)};
+  return {lt_objects<LtDesc>().find(desc), layouts.find(a), layouts.find(b), layouts.find(c),
+          layouts.find(d)};
 }
 
 cublasStatus_t lt_complaint(const LtProduct& p) {

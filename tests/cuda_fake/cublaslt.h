@@ -3,8 +3,9 @@
 // to column-major layouts, transposes, leading dimensions, alpha and beta. Sums are double, rounded once to
 // the output's type. It refuses what the library may refuse: objects that are not alive or of another kind,
 // types and shapes that don't meet, addresses that the algorithm can't take, too little workspace, and
-// algorithms that its heuristic never offers. Products go into a stream of the fake runtime, which holds their
-// memory to its rules; on the default stream, which nothing else uses, they work at once and in plain memory.
+// algorithms that its heuristic never offers. Products go into a stream of the fake runtime, which holds
+// their memory to its rules; on the default stream, which nothing else uses, they work at once and in plain
+// memory.
 #include <vector>
 
 #include "gpu/cuda/cublas_lt.h"

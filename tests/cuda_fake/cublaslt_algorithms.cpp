@@ -45,16 +45,26 @@ cublasStatus_t with_attribute(Content& content, cublasLtMatmulAlgoConfigAttribut
   };
   if (content.magic != kMagic) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
-    case CUBLASLT_ALGO_CONFIG_ID: return with(content.id);
-    case CUBLASLT_ALGO_CONFIG_TILE_ID: return with(content.tile);
-    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM: return with(content.split_k);
-    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME: return with(content.reduction);
-    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING: return with(content.swizzle);
-    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION: return with(content.custom);
-    case CUBLASLT_ALGO_CONFIG_STAGES_ID: return with(content.stages);
-    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID: return with(content.inner_shape);
-    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID: return with(content.cluster_shape);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_ALGO_CONFIG_ID:
+      return with(content.id);
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+      return with(content.tile);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      return with(content.split_k);
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+      return with(content.reduction);
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING:
+      return with(content.swizzle);
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION:
+      return with(content.custom);
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID:
+      return with(content.stages);
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID:
+      return with(content.inner_shape);
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID:
+      return with(content.cluster_shape);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
 
@@ -93,7 +103,8 @@ cublasStatus_t lt_heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, 
   *count = 0;
   for (const LtAlgorithm& known : lt_algorithms()) {
     // The one with too large a workspace is offered whatever the limit: the library must not be trusted.
-    const bool reaches = std::ranges::all_of(limits->alignment, [&](size_t at) { return at >= known.alignment; });
+    const bool reaches =
+        std::ranges::all_of(limits->alignment, [&](size_t at) { return at >= known.alignment; });
     if (!reaches || *count == requested) continue;
     cublasLtMatmulHeuristicResult_t& result = results[(*count)++];
     result = {};
@@ -132,8 +143,8 @@ cublasStatus_t lt_config_set(cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfi
                              const void* value, size_t bytes) {
   if (attribute == CUBLASLT_ALGO_CONFIG_ID) return CUBLAS_STATUS_INVALID_VALUE;  // read-only
   Content content = content_of(*algo);
-  const cublasStatus_t status = with_attribute(content, attribute, bytes,
-                                               [&](void* member) { std::memcpy(member, value, bytes); });
+  const cublasStatus_t status =
+      with_attribute(content, attribute, bytes, [&](void* member) { std::memcpy(member, value, bytes); });
   *algo = algo_of(content);
   return status;
 }
