@@ -236,6 +236,15 @@ TEST(CudaProducts, GiveBackAllThatTheyMade) {
   EXPECT_EQ(cuda_fake::lt_objects_alive(), before);
 }
 
+TEST(CudaProducts, OpenTheLibraryWholeOrSayThatItIsMissing) {
+  try {
+    EXPECT_STREQ(cublas_lt().status_name(CUBLAS_STATUS_NOT_SUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
+  } catch (const Error& missing) {
+    EXPECT_TRUE(contains(missing.message(), "libcublasLt.so.")) << missing.what();
+    EXPECT_TRUE(contains(missing.hint(), "install cuBLAS ")) << missing.what();
+  }
+}
+
 TEST(CudaProducts, HaveAWorkspaceByArchitectureAlone) {
   EXPECT_EQ(product_workspace_bytes(80), size_t{8} << 20);
   EXPECT_EQ(product_workspace_bytes(89), size_t{8} << 20);
