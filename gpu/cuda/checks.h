@@ -20,7 +20,7 @@ class CudaError : public Error {
   cudaError_t code_;
 };
 
-/// For destructors: one line on stderr.
+/// For destructors: one line on stderr, unless the same error was named just before.
 void log_failure(cudaError_t status, const char* call) noexcept;
 
 }  // namespace tandem::gpu::cuda

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,7 @@ void fail_call(const std::string& name, cudaError_t status);
 /// The next copy, fill or kernel that runs fails so, as does every call from then on.
 void fail_work(cudaError_t status);
 
-/// How kernels run: from their arguments, which are read at once, to what runs later.
-using Bind =
-    std::function<std::function<void()>(const std::string& name, dim3 grid, dim3 block, void** arguments)>;
-void run_kernels_by(Bind bind);
+/// Puts work on the stream that can't run until the flag, false at first, is set by the calling thread.
+std::shared_ptr<bool> hold(cudaStream_t stream);
 
 }  // namespace tandem::cuda_fake

@@ -61,9 +61,12 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
   if (name == fake.kernels.end()) return done(fault("a launch of what is no kernel"));
   if (!fake.bind) return done(fault("a launch of " + name->second + ": nobody runs kernels here"));
   if (shared != 0) return done(fault("a launch of " + name->second + " with dynamic shared memory"));
-  auto run = fake.bind(name->second, grid, block, arguments);
-  if (!run) return done(fault("a launch of " + name->second + ", which has no twin here"));
-  return done(enqueue(stream, {.text = "kernel " + name->second, .run = std::move(run), .is_work = true}));
+  BoundKernel bound = fake.bind(name->second, grid, block, arguments);
+  if (!bound.run) return done(fault("a launch of " + name->second + ", which has no twin here"));
+  return done(enqueue(stream, {.text = "kernel " + name->second,
+                               .uses = std::move(bound.uses),
+                               .run = std::move(bound.run),
+                               .is_work = true}));
 }
 
 }  // extern "C"

@@ -27,6 +27,13 @@ struct Span {
   size_t bytes = 0;
 };
 
+/// A kernel with its arguments, which were read at the launch. Without `run` nobody knows that kernel.
+struct BoundKernel {
+  std::function<void()> run;
+  std::vector<Span> uses;
+};
+using Bind = std::function<BoundKernel(const std::string& name, dim3 grid, dim3 block, void** arguments)>;
+
 struct Operation {
   std::string text;
   std::vector<Span> uses = {};
@@ -71,9 +78,10 @@ struct State {
   std::map<const std::byte*, size_t> pins;
   std::map<const std::byte*, std::shared_ptr<const gpu::Mapping>> mapped;  ///< cudaHostAlloc's, by body
   std::map<const void*, std::string> kernels;  ///< names by what stands for them on the host
-  Bind bind;
+  Bind bind;                                   ///< how kernels run
 };
 State& state();
+void run_kernels_by(Bind bind);
 
 using Lock = std::unique_lock<std::mutex>;
 

@@ -112,6 +112,13 @@ cudaError_t run_until(Lock& lock, const std::string& what, const std::function<b
   return state().sticky;
 }
 
+std::shared_ptr<bool> hold(cudaStream_t stream) {
+  const Lock lock(state().mutex);
+  const auto flag = std::make_shared<bool>(false);
+  (void)enqueue(stream, {.text = "held work", .ready = [flag] { return *flag; }});
+  return flag;
+}
+
 std::string user_of(const std::byte* begin, size_t bytes) {
   for (const cudaStream_t stream : state().streams)
     for (const Operation& operation : stream->operations)
