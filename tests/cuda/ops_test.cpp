@@ -6,11 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "gpu/cuda/cuda_ops.h"
-#include "tests/cuda/cuda_rig.h"
-#include "tests/cuda_fake/cublaslt.h"
-#include "tests/cuda_fake/kernels.h"
-#include "tests/cuda_fake/state.h"
+#include "tests/cuda/ops_rig.h"
 #include "tests/gpu/op_cases.h"
 
 namespace tandem::gpu::cuda {
@@ -18,32 +14,6 @@ namespace {
 
 /// What CudaOps has no kernels for.
 constexpr std::string_view kAbsent[] = {"attention_forward", "attention_backward", "softmax_cross_entropy"};
-
-class PresentOps final : public CudaOps {
- public:
-  using CudaOps::CudaOps;
-  void attention_forward(Stream&, Tensor, Tensor, Tensor, Tensor, Tensor, const AttentionShape&) override {
-    absent();
-  }
-  void attention_backward(Stream&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-                          const AttentionShape&) override {
-    absent();
-  }
-  void softmax_cross_entropy(Stream&, Tensor, Tensor, Tensor, Tensor, float) override { absent(); }
-
- private:
-  static void absent() { ASSERT(false, "no kernel"); }
-};
-
-CudaOpsFactory ops_with(const CublasLt& lt) {
-  return [&lt](CudaDevice& device) { return std::make_unique<PresentOps>(device, lt, 80); };
-}
-
-struct OpsRig : Rig {
-  explicit OpsRig(uint64_t seed, const CublasLt& lt = cuda_fake::cublas_lt()) : Rig(seed, {}, ops_with(lt)) {
-    cuda_fake::run_kernels_in_the_emulator(seed);
-  }
-};
 
 std::vector<std::string> ops_with_kernels() {
   std::vector<std::string> ops = op_cases::op_names();

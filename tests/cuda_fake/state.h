@@ -69,7 +69,7 @@ struct State {
   Settings settings;
   std::mt19937_64 random;
   std::vector<std::string> faults;
-  cudaError_t last = cudaSuccess, sticky = cudaSuccess, failing_work = cudaSuccess;
+  cudaError_t sticky = cudaSuccess, failing_work = cudaSuccess;
   std::map<std::string, cudaError_t> failing_calls;
   std::set<cudaStream_t> streams;
   std::set<cudaEvent_t> events;
@@ -85,6 +85,8 @@ void run_kernels_by(Bind bind);
 
 using Lock = std::unique_lock<std::mutex>;
 
+/// The calling thread's last failure: each has its own, as with CUDA.
+cudaError_t& last_error();
 /// Notes what was wrong; the status that the call then has.
 cudaError_t fault(const std::string& text, cudaError_t status = cudaErrorInvalidValue);
 /// What the call ends with: remembered for cudaGetLastError.
