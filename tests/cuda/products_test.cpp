@@ -191,6 +191,27 @@ TEST(CudaProducts, NoticeAnAlgorithmThatReducesInPlace) {
   EXPECT_GT(wrong_elements(products, {Storage::nt, 8, 16, 24, DType::f32, DType::f32, Into::replace}), 0);
 }
 
+TEST(CudaProducts, TakeRowsOfTensorsButNoOtherAddresses) {
+  Products products(cuda_fake::cublas_lt(), kCapability);
+  std::vector<double> workspace = workspace_memory();
+  const Array x(9, 7, DType::bf16, 1), w(3, 7, DType::bf16, 2), y(9, 3, DType::bf16, 3);
+  products.enqueue(nullptr, workspace.data(), Storage::nt, y.tensor().rows(4, 5), x.tensor().rows(4, 5),
+                   w.tensor(), Into::replace);
+  const op_cases::Values got = y.now();
+  for (int64_t i = 0; i < 9; ++i)
+    for (int64_t j = 0; j < 3; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < 7; ++k) sum += x.at(i, k) * w.at(j, k);
+      const double expected = i < 4 ? y.at(i, j) : op_cases::rounded(sum, DType::bf16);
+      EXPECT_EQ(got[static_cast<size_t>(i * 3 + j)], expected) << i << " " << j;
+    }
+  const Array wide(8, 8, DType::bf16, 1);
+  const Tensor astray(wide.tensor().bytes_at(2), DType::bf16, {5, 8});
+  EXPECT_THROW(products.enqueue(nullptr, workspace.data(), Storage::nt, wide.tensor().rows(0, 5), astray,
+                                wide.tensor(), Into::replace),
+               InternalError);
+}
+
 TEST(CudaProducts, TakeTheTablesAlgorithm) {
   AlgorithmTable table;
   {
