@@ -59,12 +59,15 @@ class CudaMoment final : public FenceState {
   mutable Fence followed_;
 };
 
-/// A moment of a lane: the runtime's, and its number in the lane's word.
+/// A moment of a lane: the runtime's, and its number in the lane's word. It has passed for everybody as soon
+/// as it has for the streams.
 class LaneMoment final : public FenceState {
  public:
   LaneMoment(std::shared_ptr<CudaCore> core, Fence moment, size_t word, uint32_t number, Purpose purpose)
       : core(std::move(core)), moment(std::move(moment)), word(word), number(number), purpose(purpose) {}
-  [[nodiscard]] bool passed() const noexcept override { return moment.passed(); }
+  [[nodiscard]] bool passed() const noexcept override {
+    return moment.passed() || core->flags->signalled(word, number);
+  }
   void wait() const override { moment.wait(); }
 
   const std::shared_ptr<CudaCore> core;

@@ -57,6 +57,8 @@ void CudaLane::fill_zero(Tensor dst) {
 }
 
 StreamTimes CudaLane::times(const Fence& from, const Fence& to) const {
+  for (const Fence& fence : {from, to})
+    if (fence.passed()) moment_of(fence).wait();  // the streams may have been told just before
   return lane_->times(moment_of(from), moment_of(to));
 }
 

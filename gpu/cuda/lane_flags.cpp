@@ -65,7 +65,13 @@ void LaneFlags::signal(size_t word, uint32_t number) noexcept {
   }
 }
 
+bool LaneFlags::signalled(size_t word, uint32_t number) const noexcept {
+  const std::atomic_ref<uint32_t> flag(words_[word]);
+  return has_come_to(flag.load(std::memory_order_acquire), number) && !released_;
+}
+
 void LaneFlags::release_all() noexcept {
+  released_ = true;
   const std::lock_guard lock(mutex_);
   for (size_t word = 0; word < kWords; ++word) signal(word, issued_[word]);
 }

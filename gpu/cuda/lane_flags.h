@@ -3,6 +3,7 @@
 // pass, and the stream waits in the card's front end until the word has come so far. No thread blocks.
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -24,6 +25,8 @@ class LaneFlags {
   [[nodiscard]] uint32_t issue(size_t word);
   /// That fence has passed, and all before it. Numbers wrap around; the word never goes back.
   void signal(size_t word, uint32_t number) noexcept;
+  /// Whether it has; no more once release_all() was called, which says nothing of what was done.
+  [[nodiscard]] bool signalled(size_t word, uint32_t number) const noexcept;
   /// The device has failed: all fences that were issued count as passed, so that every stream comes to its
   /// end.
   void release_all() noexcept;
@@ -36,6 +39,7 @@ class LaneFlags {
   WaitValue wait_value_ = nullptr;
   uint32_t* words_ = nullptr;  ///< [kWords], pinned
   void* on_card_ = nullptr;    ///< their address there
+  std::atomic<bool> released_ = false;
   std::mutex mutex_;
   std::vector<size_t> free_;
   std::vector<uint32_t> issued_;  ///< by word

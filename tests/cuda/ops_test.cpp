@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/cuda/ops_rig.h"
+#include "tests/cuda_fake/state.h"
 #include "tests/gpu/op_cases.h"
 
 namespace tandem::gpu::cuda {

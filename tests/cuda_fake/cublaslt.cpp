@@ -170,7 +170,9 @@ cublasStatus_t start(const Work& work, const void* workspace, size_t workspace_b
   for (const auto& [data, bytes] : all) {
     if (bytes == 0) continue;
     if (place_of(data, bytes, operation.text).kind != Place::Kind::device) return CUBLAS_STATUS_INVALID_VALUE;
+    const auto at = reinterpret_cast<uintptr_t>(data);
     operation.uses.push_back({static_cast<const std::byte*>(data), bytes});
+    operation.accesses.push_back({at, at + bytes, data == work.d_data || data == workspace});
   }
   operation.run = [work] {
     const OpenMemory open;

@@ -3,7 +3,9 @@
 // others. Nothing that is enqueued runs at once: a seeded scheduler runs some of it at each call, all that is
 // needed where somebody waits. What a card would answer with silence, garbage or a crash is a fault, which
 // says what was wrong; the call then fails as well, unless it can't. Device memory can't be touched at its
-// address but while kernels run. The control of it:
+// address but while kernels run. Vector clocks follow copies, fills and host_work.h's kernels: two that touch
+// the same bytes must be ordered by streams, events, or a thread that waited (any thread's wait counts for
+// all); nvcc's kernels don't say what they touch. The control of it:
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -42,6 +44,15 @@ Live live();
 void fail_call(const std::string& name, cudaError_t status);
 /// The next copy, fill or kernel that runs fails so, as does every call from then on.
 void fail_work(cudaError_t status);
+
+/// Order is no matter any more, until the next reset: a device that fails lets its streams run to their end.
+void forgive_order();
+
+/// For mutants: the wait of a stream for an event with this number, counted from 0 since the reset, does
+/// nothing.
+void drop_wait(int64_t index);
+/// How many there were.
+int64_t event_waits();
 
 /// Puts work on the stream that can't run until the flag, false at first, is set by the calling thread.
 std::shared_ptr<bool> hold(cudaStream_t stream);

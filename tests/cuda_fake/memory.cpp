@@ -33,6 +33,11 @@ size_t bytes_pinned() {
   return sum;
 }
 
+gpu::Access access(const void* begin, size_t bytes, bool write) {
+  const auto at = reinterpret_cast<uintptr_t>(begin);
+  return {at, at + bytes, write};
+}
+
 Place past_the_end(const std::string& what, const std::byte* at, size_t bytes, const char* kind, size_t has) {
   (void)fault(
       fmt::format("{}: {} bytes at {} of a {} of {}: past the end", what, bytes, fmt::ptr(at), kind, has));
@@ -68,6 +73,7 @@ OpenMemory::~OpenMemory() { protect_buffers(PROT_NONE); }
 
 using namespace tandem::cuda_fake;  // NOLINT: the C interface of the runtime is global
 using tandem::gpu::Mapping;
+namespace gpu = tandem::gpu;
 
 extern "C" {
 
@@ -95,6 +101,8 @@ cudaError_t cudaFree(void* data) {
   if (const std::string user = user_of(buffer->first, bytes); !user.empty() && fake.sticky == cudaSuccess)
     (void)fault("a buffer is freed before " + user);
   fake.freed.emplace(buffer->first, bytes);
+  const gpu::Access gone = access(buffer->first, bytes, true);
+  fake.accesses.forget(gone.begin, gone.end);
   fake.buffers.erase(buffer);
   return done(fake.sticky);
 }
@@ -118,6 +126,8 @@ cudaError_t cudaHostUnregister(void* data) {
     return done(fault("memory is unpinned that is not pinned", cudaErrorHostMemoryNotRegistered));
   if (const std::string user = user_of(pin->first, pin->second); !user.empty() && fake.sticky == cudaSuccess)
     (void)fault("memory is unpinned before " + user);
+  const gpu::Access gone = access(pin->first, pin->second, true);
+  fake.accesses.forget(gone.begin, gone.end);
   fake.pins.erase(pin);
   return done(fake.sticky);
 }
@@ -175,6 +185,7 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
   return done(enqueue(
       stream, {.text = "copy",
                .uses = {{static_cast<std::byte*>(dst), bytes}, {static_cast<const std::byte*>(src), bytes}},
+               .accesses = {access(src, bytes, false), access(dst, bytes, true)},
                .run = [to, from, bytes] { std::memcpy(to.bytes, from.bytes, bytes); },
                .is_work = true}));
 }
@@ -185,6 +196,7 @@ cudaError_t cudaMemsetAsync(void* dst, int byte, size_t bytes, cudaStream_t stre
   if (to.kind == Place::Kind::unknown) return done(cudaErrorInvalidValue);
   return done(enqueue(stream, {.text = "fill",
                                .uses = {{static_cast<std::byte*>(dst), bytes}},
+                               .accesses = {access(dst, bytes, true)},
                                .run = [to, byte, bytes] { std::memset(to.bytes, byte, bytes); },
                                .is_work = true}));
 }

@@ -41,6 +41,10 @@ void reset(const Settings& settings) {
   fake.failing_calls.clear();
   last_error() = fake.sticky = fake.failing_work = cudaSuccess;
   fake.freed.clear();
+  fake.accesses = {};
+  fake.order_matters = true;
+  fake.event_waits = 0;
+  fake.dropped_wait = -1;
   if (!fake.streams.empty() || !fake.events.empty() || !fake.buffers.empty() || !fake.pins.empty() ||
       !fake.mapped.empty())
     (void)fault("something is left of the test before");
@@ -73,6 +77,21 @@ void fail_call(const std::string& name, cudaError_t status) {
 void fail_work(cudaError_t status) {
   const Lock lock(state().mutex);
   state().failing_work = status;
+}
+
+void forgive_order() {
+  const Lock lock(state().mutex);
+  state().order_matters = false;
+}
+
+void drop_wait(int64_t index) {
+  const Lock lock(state().mutex);
+  state().dropped_wait = index;
+}
+
+int64_t event_waits() {
+  const Lock lock(state().mutex);
+  return state().event_waits;
 }
 
 void run_kernels_by(Bind bind) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "gpu/host/access_map.h"
+#include "gpu/host/clock.h"
 #include "gpu/host/device_memory.h"
 #include "tests/cuda_fake/fake.h"
 
@@ -18,7 +20,8 @@ namespace tandem::cuda_fake {
 /// One recording of an event.
 struct Recording {
   bool passed = false;
-  int64_t ns = 0;  ///< when it passed
+  int64_t ns = 0;    ///< when it passed
+  gpu::Clock clock;  ///< what had run before it
 };
 
 /// Bytes that an operation needs until it has run.
@@ -37,7 +40,9 @@ using Bind = std::function<BoundKernel(const std::string& name, dim3 grid, dim3 
 struct Operation {
   std::string text;
   std::vector<Span> uses = {};
-  std::function<bool()> ready = {};  ///< empty: at once
+  std::vector<gpu::Access> accesses = {};  ///< that must be ordered
+  gpu::Clock known = {};                   ///< what had run when it was enqueued, as the host knew
+  std::function<bool()> ready = {};        ///< empty: at once
   std::function<void()> run = {};
   bool is_work = false;
   bool waits_for_host = false;
@@ -48,6 +53,8 @@ struct Operation {
 
 struct CUstream_st {
   std::deque<tandem::cuda_fake::Operation> operations;
+  tandem::gpu::Actor actor = 0;
+  tandem::gpu::Clock clock;  ///< of what ran last
 };
 
 struct CUevent_st {
@@ -69,6 +76,11 @@ struct State {
   Settings settings;
   std::mt19937_64 random;
   std::vector<std::string> faults;
+  gpu::AccessMap accesses;
+  bool order_matters = true;
+  gpu::Actor actors = 0;
+  gpu::Clock host;  ///< what any thread has seen to be done
+  int64_t event_waits = 0, dropped_wait = -1;
   cudaError_t sticky = cudaSuccess, failing_work = cudaSuccess;
   std::map<std::string, cudaError_t> failing_calls;
   std::set<cudaStream_t> streams;

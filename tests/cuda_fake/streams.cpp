@@ -18,6 +18,22 @@ int64_t steady_ns() {
       .count();
 }
 
+/// The operation runs now: a fault if it touches what is not ordered before it.
+void note_order(CUstream_st& stream, const Operation& operation) {
+  State& fake = state();
+  stream.clock.join(operation.known);
+  if (operation.waits_for_host) stream.clock.join(fake.host);  // whoever let it pass had seen this
+  const gpu::Event event{stream.actor, stream.clock.tick(stream.actor),
+                         std::make_shared<const std::string>(operation.text)};
+  if (operation.accesses.empty() || !fake.order_matters) return;
+  try {
+    fake.accesses.check(event, stream.clock, operation.accesses);
+  } catch (const gpu::OrderError& error) {
+    (void)fault(error.what());
+  }
+  fake.accesses.note(event, stream.clock, operation.accesses);
+}
+
 bool runnable(const Operation& operation) { return !operation.ready || operation.ready(); }
 
 /// Runs one of the heads that can run, any of them. False if there is none.
@@ -30,6 +46,7 @@ bool run_one() {
   const cudaStream_t stream = ready[fake.random() % ready.size()];
   const Operation operation = std::move(stream->operations.front());
   stream->operations.pop_front();
+  note_order(*stream, operation);
   if (operation.is_work && fake.failing_work != cudaSuccess) {
     fake.sticky = fake.failing_work;
     fake.failing_work = cudaSuccess;
@@ -95,6 +112,7 @@ void run_a_little() {
 
 cudaError_t enqueue(cudaStream_t stream, Operation operation) {
   if (!known(stream, operation.text.c_str())) return cudaErrorInvalidResourceHandle;
+  operation.known = state().host;
   stream->operations.push_back(std::move(operation));
   run_a_little();
   return cudaSuccess;
@@ -145,6 +163,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   if (flags != cudaStreamNonBlocking) return done(fault("a stream that waits for the default stream"));
   if (priority > 0 || priority < -5) return done(fault(fmt::format("a stream of priority {}", priority)));
   *stream = new CUstream_st;
+  (*stream)->actor = fake.actors++;
   fake.streams.insert(*stream);
   return cudaSuccess;
 }
@@ -163,15 +182,21 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   FAKE_CALL(cudaStreamSynchronize);
   if (!known(stream, "synchronization")) return done(cudaErrorInvalidResourceHandle);
-  return done(run_until(lock, "the end of a stream", [&] { return stream->operations.empty(); }));
+  const cudaError_t status =
+      run_until(lock, "the end of a stream", [&] { return stream->operations.empty(); });
+  if (status == cudaSuccess) fake.host.join(stream->clock);
+  return done(status);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   FAKE_CALL(cudaStreamWaitEvent);
   if (!recorded(event, "a wait")) return done(cudaErrorInvalidValue);
-  return done(enqueue(stream, {.text = "wait for an event",
-                               .ready = [recording = event->last] { return recording->passed; },
-                               .event = event}));
+  if (fake.event_waits++ == fake.dropped_wait) return cudaSuccess;
+  return done(
+      enqueue(stream, {.text = "wait for an event",
+                       .ready = [recording = event->last] { return recording->passed; },
+                       .run = [recording = event->last, stream] { stream->clock.join(recording->clock); },
+                       .event = event}));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -202,7 +227,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->last = recording;
   return done(enqueue(stream, {.text = "record of an event",
                                .run =
-                                   [recording] {
+                                   [recording, stream] {
+                                     recording->clock = stream->clock;
                                      recording->ns = steady_ns();
                                      recording->passed = true;
                                    },
@@ -214,14 +240,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!recorded(event, "a query")) return done(cudaErrorInvalidResourceHandle);
   run_a_little();
   if (fake.sticky != cudaSuccess) return done(fake.sticky);
-  return done(event->last->passed ? cudaSuccess : cudaErrorNotReady);
+  if (!event->last->passed) return done(cudaErrorNotReady);
+  fake.host.join(event->last->clock);
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   FAKE_CALL(cudaEventSynchronize);
   if (!recorded(event, "a wait")) return done(cudaErrorInvalidResourceHandle);
   const auto recording = event->last;
-  return done(run_until(lock, "an event", [&] { return recording->passed; }));
+  const cudaError_t status = run_until(lock, "an event", [&] { return recording->passed; });
+  if (status == cudaSuccess) fake.host.join(recording->clock);
+  return done(status);
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
