@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kKey = "device.kind";
 constexpr const char* kOtherDevice = "\"host\"";
-constexpr int kLeastCapability = 8;
+constexpr int kLeastCapability = 80;
 
 /// 13020 -> "13.2".
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
@@ -33,15 +33,21 @@ void check_card(int card) {
   CHECK(count > 0, Status::usage, "the NVIDIA driver has no card", kKey, kOtherDevice);
   CHECK(card < count, Status::usage, fmt::format("there is no cuda:{}: the driver has {}", card, count), kKey,
         fmt::format("cuda:0 to cuda:{}", count - 1));
-  int major = 0, minor = 0;
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, card), kKey);
-  CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, card), kKey);
-  CHECK(major >= kLeastCapability, Status::usage,
-        fmt::format("cuda:{} has compute capability {}.{}, below 8.0", card, major, minor), kKey,
-        "a card of 2020 or later (A100, RTX 30 series)");
+  const int capability = compute_capability(card);
+  CHECK(
+      capability >= kLeastCapability, Status::usage,
+      fmt::format("cuda:{} has compute capability {}.{}, below 8.0", card, capability / 10, capability % 10),
+      kKey, "a card of 2020 or later (A100, RTX 30 series)");
 }
 
 }  // namespace
+
+int compute_capability(int card) {
+  int major = 0, minor = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, card), kKey);
+  CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, card), kKey);
+  return 10 * major + minor;
+}
 
 CardInfo open_card(int card) {
   // Streams that share one of the card's queues wait for each other; a lane that waits for one of them while

@@ -13,6 +13,9 @@ struct CardInfo {
 /// compute capability 8.0.
 CardInfo open_card(int card);
 
+/// 90 for 9.0.
+int compute_capability(int card);
+
 /// Bytes of the calling thread's card that nobody uses.
 size_t free_bytes();
 

@@ -15,7 +15,7 @@ namespace tandem::gpu::cuda {
 
 class OpsWithStandIns final : public CudaOps {
  public:
-  OpsWithStandIns(CudaDevice& device, const CublasLt& lt) : CudaOps(device, lt, 80) {
+  OpsWithStandIns(CudaDevice& device, const CublasLt& lt) : CudaOps(device, lt, compute_capability(0)) {
     host_kernels_.serve(device);
   }
   void attention_forward(Stream& stream, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
