@@ -1,5 +1,6 @@
 #include "gpu/cuda/cuda_card.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "gpu/cuda/checks.h"
@@ -33,11 +34,14 @@ void check_card(int card) {
   CHECK(count > 0, Status::usage, "the NVIDIA driver has no card", kKey, kOtherDevice);
   CHECK(card < count, Status::usage, fmt::format("there is no cuda:{}: the driver has {}", card, count), kKey,
         fmt::format("cuda:0 to cuda:{}", count - 1));
-  const int capability = compute_capability(card);
-  CHECK(
-      capability >= kLeastCapability, Status::usage,
-      fmt::format("cuda:{} has compute capability {}.{}, below 8.0", card, capability / 10, capability % 10),
-      kKey, "a card of 2020 or later (A100, RTX 30 series)");
+  const int capability = compute_capability(card), major = capability / 10, minor = capability % 10;
+  CHECK(capability >= kLeastCapability, Status::usage,
+        fmt::format("cuda:{} has compute capability {}.{}, below 8.0", card, major, minor), kKey,
+        "a card of 2020 or later (A100, RTX 30 series)");
+  CHECK(runs_on(TANDEM_CUDA_ARCHITECTURES, major, minor), Status::usage,
+        fmt::format("cuda:{} has compute capability {}.{}, this program's kernels are compiled for {}", card,
+                    major, minor, TANDEM_CUDA_ARCHITECTURES),
+        kKey, fmt::format("a build with -DTANDEM_CUDA_ARCHITECTURES={}{}", major, minor));
 }
 
 }  // namespace
@@ -47,6 +51,18 @@ int compute_capability(int card) {
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, card), kKey);
   CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, card), kKey);
   return 10 * major + minor;
+}
+
+bool runs_on(std::string_view architectures, int major, int minor) {
+  const int card = 10 * major + minor;
+  while (!architectures.empty()) {
+    const std::string entry(architectures.substr(0, architectures.find(',')));
+    architectures.remove_prefix(std::min(entry.size() + 1, architectures.size()));
+    const int built = std::atoi(entry.c_str());
+    const bool as_ptx = !entry.ends_with("-real"), as_code = !entry.ends_with("-virtual");
+    if (built <= card && (as_ptx || (as_code && built / 10 == major))) return true;
+  }
+  return false;
 }
 
 CardInfo open_card(int card) {

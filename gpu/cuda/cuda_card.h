@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 
 namespace tandem::gpu::cuda {
 
@@ -8,9 +9,13 @@ struct CardInfo {
   size_t memory_bytes = 0;
 };
 
+/// Whether kernels compiled for these architectures run on a card: "80,90-real" as CMake names them, entries
+/// without "-real" being there as PTX too, which later cards compile themselves.
+bool runs_on(std::string_view architectures, int major, int minor);
+
 /// Makes card N the calling thread's and starts CUDA on it. Error(usage), one line each with the cure,
-/// without a driver, with one that is older than the program's runtime, without that card, or with one below
-/// compute capability 8.0.
+/// without a driver, with one that is older than the program's runtime, without that card, with one below
+/// compute capability 8.0, or with one that the kernels weren't compiled for.
 CardInfo open_card(int card);
 
 /// 90 for 9.0.

@@ -39,6 +39,20 @@ TEST(CudaCards, WhatIsMissingIsOneLineAndTheCure) {
   }
 }
 
+TEST(CudaCards, RunWhatWasCompiledForThemOrForEarlierOnesAsPtx) {
+  EXPECT_TRUE(runs_on("80", 8, 0));
+  EXPECT_TRUE(runs_on("80", 8, 6));
+  EXPECT_TRUE(runs_on("80", 12, 0));  // by PTX
+  EXPECT_FALSE(runs_on("90", 8, 9));
+  EXPECT_TRUE(runs_on("90,80", 8, 9));
+  EXPECT_TRUE(runs_on("80-real,90-real", 8, 9));
+  EXPECT_FALSE(runs_on("86-real,90-real", 8, 0));
+  EXPECT_FALSE(runs_on("80-real,90-real", 10, 0));
+  EXPECT_TRUE(runs_on("80-real,90", 10, 0));
+  EXPECT_FALSE(runs_on("100-virtual", 9, 0));
+  EXPECT_FALSE(runs_on("", 9, 0));
+}
+
 TEST(CudaCards, OneThatWillDoTellsOfItself) {
   const FakeSession session({.cards = 2, .major = 9, .memory = 1 << 20});
   const CudaDevice device({.card = 1}, {});
