@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kKey = "device.kind";
 constexpr const char* kOtherDevice = "\"host\"";
-constexpr int kLeastCapability = 8;
+constexpr int kLeastCapability = 80;
 
 /// 13020 -> "13.2".
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
@@ -34,10 +34,8 @@ void check_card(int card) {
   CHECK(count > 0, Status::usage, "the NVIDIA driver has no card", kKey, kOtherDevice);
   CHECK(card < count, Status::usage, fmt::format("there is no cuda:{}: the driver has {}", card, count), kKey,
         fmt::format("cuda:0 to cuda:{}", count - 1));
-  int major = 0, minor = 0;
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, card), kKey);
-  CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, card), kKey);
-  CHECK(major >= kLeastCapability, Status::usage,
+  const int capability = compute_capability(card), major = capability / 10, minor = capability % 10;
+  CHECK(capability >= kLeastCapability, Status::usage,
         fmt::format("cuda:{} has compute capability {}.{}, below 8.0", card, major, minor), kKey,
         "a card of 2020 or later (A100, RTX 30 series)");
   CHECK(runs_on(TANDEM_CUDA_ARCHITECTURES, major, minor), Status::usage,
@@ -47,6 +45,13 @@ void check_card(int card) {
 }
 
 }  // namespace
+
+int compute_capability(int card) {
+  int major = 0, minor = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, card), kKey);
+  CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, card), kKey);
+  return 10 * major + minor;
+}
 
 bool runs_on(std::string_view architectures, int major, int minor) {
   const int card = 10 * major + minor;

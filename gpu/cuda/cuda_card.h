@@ -18,6 +18,9 @@ bool runs_on(std::string_view architectures, int major, int minor);
 /// compute capability 8.0, or with one that the kernels weren't compiled for.
 CardInfo open_card(int card);
 
+/// 90 for 9.0.
+int compute_capability(int card);
+
 /// Bytes of the calling thread's card that nobody uses.
 size_t free_bytes();
 

@@ -4,14 +4,9 @@
 #include <cstdint>
 #include <functional>
 
-namespace tandem::gpu {
+#include "gpu/ops_checks.h"
 
-/// Which operand is stored transposed. C[m, n] = op(A)[m, k] * op(B)[k, n], all row-major.
-enum class Storage : uint8_t {
-  nn,  ///< A [m, k], B [k, n]
-  nt,  ///< A [m, k], B [n, k]
-  tn,  ///< A [k, m], B [k, n]
-};
+namespace tandem::gpu {
 
 /// An operand in readable fp32 memory; ld: elements from row to row.
 struct Matrix {

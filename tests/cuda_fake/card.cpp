@@ -62,7 +62,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int card) {
 cudaError_t cudaGetLastError() {
   State& fake = state();
   const Lock lock(fake.mutex);
-  return fake.sticky != cudaSuccess ? fake.sticky : std::exchange(fake.last, cudaSuccess);
+  return fake.sticky != cudaSuccess ? fake.sticky : std::exchange(last_error(), cudaSuccess);
 }
 
 const char* cudaGetErrorName(cudaError_t status) {

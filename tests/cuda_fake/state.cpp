@@ -12,8 +12,13 @@ cudaError_t fault(const std::string& text, cudaError_t status) {
   return status;
 }
 
+cudaError_t& last_error() {
+  static thread_local cudaError_t last = cudaSuccess;
+  return last;
+}
+
 cudaError_t done(cudaError_t status) {
-  if (status != cudaSuccess) state().last = status;
+  if (status != cudaSuccess) last_error() = status;
   return status;
 }
 
@@ -34,7 +39,7 @@ void reset(const Settings& settings) {
   fake.random.seed(settings.seed);
   fake.faults.clear();
   fake.failing_calls.clear();
-  fake.last = fake.sticky = fake.failing_work = cudaSuccess;
+  last_error() = fake.sticky = fake.failing_work = cudaSuccess;
   fake.freed.clear();
   fake.accesses = {};
   fake.order_matters = true;

@@ -81,7 +81,7 @@ struct State {
   gpu::Actor actors = 0;
   gpu::Clock host;  ///< what any thread has seen to be done
   int64_t event_waits = 0, dropped_wait = -1;
-  cudaError_t last = cudaSuccess, sticky = cudaSuccess, failing_work = cudaSuccess;
+  cudaError_t sticky = cudaSuccess, failing_work = cudaSuccess;
   std::map<std::string, cudaError_t> failing_calls;
   std::set<cudaStream_t> streams;
   std::set<cudaEvent_t> events;
@@ -97,6 +97,8 @@ void run_kernels_by(Bind bind);
 
 using Lock = std::unique_lock<std::mutex>;
 
+/// The calling thread's last failure: each has its own, as with CUDA.
+cudaError_t& last_error();
 /// Notes what was wrong; the status that the call then has.
 cudaError_t fault(const std::string& text, cudaError_t status = cudaErrorInvalidValue);
 /// What the call ends with: remembered for cudaGetLastError.

@@ -14,7 +14,9 @@ bool unordered(const Moment& then, const Moment& now) {
 }  // namespace
 
 std::optional<Race> AccessShadow::touch(size_t word, const Moment& now, bool writes) {
-  Word& w = words_[word];
+  std::vector<Word>& page = pages_[word / kPage];
+  if (page.empty()) page.resize(kPage);
+  Word& w = page[word % kPage];
   std::optional<Race> race;
   if (unordered(w.write, now)) race = Race{w.write, true};
   if (!writes) {

@@ -22,8 +22,11 @@ struct Race {
 
 class AccessShadow {
  public:
-  explicit AccessShadow(size_t words) : words_(words) {}
-  [[nodiscard]] bool written(size_t word) const { return words_[word].write.block >= 0; }
+  explicit AccessShadow(size_t words) : pages_((words + kPage - 1) / kPage) {}
+  [[nodiscard]] bool written(size_t word) const {
+    const std::vector<Word>& page = pages_[word / kPage];
+    return !page.empty() && page[word % kPage].write.block >= 0;
+  }
   /// Notes an access. Of the readers of a word the last two threads are remembered.
   std::optional<Race> touch(size_t word, const Moment& now, bool writes);
 
@@ -31,7 +34,8 @@ class AccessShadow {
   struct Word {
     Moment write, read, earlier_read;
   };
-  std::vector<Word> words_;
+  static constexpr size_t kPage = 512;
+  std::vector<std::vector<Word>> pages_;  // empty until they are touched: a launch sees little of an arena
 };
 
 }  // namespace tandem::simt
