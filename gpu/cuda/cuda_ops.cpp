@@ -125,6 +125,16 @@ void CudaOps::cast(Stream& stream, Tensor dst, Tensor src) {
   run(stream, "cast", cuda::cast, dst.raw(), dst.dtype(), src.raw(), src.dtype(), src.numel());
 }
 
+void CudaOps::softmax_cross_entropy(Stream& stream, Tensor loss, Tensor dlogits, Tensor logits,
+                                    Tensor targets, float scale) {
+  checks::softmax_cross_entropy(loss, dlogits, logits, targets);
+  const bool wanted = !dlogits.empty();
+  run(stream, "softmax_cross_entropy", cuda::softmax_cross_entropy, loss.data<double>(),
+      wanted ? dlogits.raw() : nullptr, wanted ? dlogits.dtype() : DType::f32, logits.data<float>(),
+      targets.data<int32_t>(), scale, logits.dim(0), logits.dim(1),
+      workspace(stream, cross_entropy_scratch(logits.dim(0))));
+}
+
 void CudaOps::sum_of_squares(Stream& stream, Tensor out, Tensor x) {
   checks::sum_of_squares(out, x);
   run(stream, "sum_of_squares", cuda::sum_of_squares, out.data<double>(), x.raw(), x.dtype(), x.numel(),

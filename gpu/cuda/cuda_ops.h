@@ -12,7 +12,7 @@ namespace tandem::gpu::cuda {
 /// The ops of the CUDA device: the checks of gpu/ops_checks.h, then launches and products. What fails poisons
 /// the device. Products and the partial sums of kernels share the stream's workspace: the products' bytes,
 /// which are a function of the architecture; more only for sums over very many rows or elements. Abstract:
-/// attention and the loss have no kernels yet.
+/// attention has no kernels yet.
 class CudaOps : public Ops {
  public:
   /// capability: of the device's card, 90 for 9.0. Error(failed) if cuBLASLt does not start. The device must
@@ -43,6 +43,8 @@ class CudaOps : public Ops {
   void gelu_backward(Stream& stream, Tensor dx, Tensor dy, Tensor x) override;
   void add(Stream& stream, Tensor y, Tensor a, Tensor b) override;
   void cast(Stream& stream, Tensor dst, Tensor src) override;
+  void softmax_cross_entropy(Stream& stream, Tensor loss, Tensor dlogits, Tensor logits, Tensor targets,
+                             float scale) override;
   void sum_of_squares(Stream& stream, Tensor out, Tensor x) override;
   void adam(Stream& stream, const AdamTensors& t, Decay decay, const AdamScalars& scalars,
             AdamPublish publish) override;

@@ -13,15 +13,15 @@
 namespace tandem::gpu::cuda {
 namespace {
 
-class CudaAlgorithms : public testing::Test {
+class FakeCudaAlgorithms : public testing::Test {
  protected:
-  CudaAlgorithms()
+  FakeCudaAlgorithms()
       : folder_(std::filesystem::temp_directory_path() /
                 ("tandem_algorithms_" + std::to_string(::getpid()) + "_" +
                  testing::UnitTest::GetInstance()->current_test_info()->name())) {
     std::filesystem::create_directories(folder_);
   }
-  ~CudaAlgorithms() override { std::filesystem::remove_all(folder_); }
+  ~FakeCudaAlgorithms() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string path() const { return (folder_ / "algorithms.json").string(); }
   [[nodiscard]] std::string text() const {
     std::ifstream in(path());
@@ -48,7 +48,7 @@ class CudaAlgorithms : public testing::Test {
                                  {{Storage::nn, 1, 1, 1, DType::f32, DType::f32, true, 80}, {{}}}};
 };
 
-TEST_F(CudaAlgorithms, ComeBackAsTheyWereWritten) {
+TEST_F(FakeCudaAlgorithms, ComeBackAsTheyWereWritten) {
   write_algorithms(path(), table_);
   const AlgorithmTable read = read_algorithms(path());
   ASSERT_EQ(read.size(), table_.size());
@@ -62,7 +62,7 @@ TEST_F(CudaAlgorithms, ComeBackAsTheyWereWritten) {
   EXPECT_EQ(text(), first);
 }
 
-TEST_F(CudaAlgorithms, RefuseBadFiles) {
+TEST_F(FakeCudaAlgorithms, RefuseBadFiles) {
   EXPECT_TRUE(contains(complaint("\"tandem-algorithms\"", "\"other\""), "tandem-algorithms"));
   EXPECT_TRUE(contains(complaint("\"version\": 1", "\"version\": 2"), "version 2, not 1"));
   EXPECT_TRUE(contains(complaint("\"linear_backward_input\"", "\"linear\""),
@@ -78,7 +78,7 @@ TEST_F(CudaAlgorithms, RefuseBadFiles) {
   EXPECT_TRUE(contains(complaint("]", ""), "algorithms.json:"));
 }
 
-TEST_F(CudaAlgorithms, RefuseAProductThatComesTwice) {
+TEST_F(FakeCudaAlgorithms, RefuseAProductThatComesTwice) {
   AlgorithmTable two = table_;
   write_algorithms(path(), two);
   const std::string good = text();
@@ -88,7 +88,7 @@ TEST_F(CudaAlgorithms, RefuseAProductThatComesTwice) {
   EXPECT_TRUE(contains(said, "this product has an algorithm at " + path() + ":5:")) << said;
 }
 
-TEST_F(CudaAlgorithms, NeedTheirFile) {
+TEST_F(FakeCudaAlgorithms, NeedTheirFile) {
   const std::string said = message_of<Error>([&] { (void)read_algorithms(path()); });
   EXPECT_TRUE(contains(said, "algorithms.json")) << said;
 }

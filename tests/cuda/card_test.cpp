@@ -11,7 +11,7 @@ struct Case {
   const char *says, *cure;
 };
 
-TEST(CudaCards, WhatIsMissingIsOneLineAndTheCure) {
+TEST(FakeCudaCards, WhatIsMissingIsOneLineAndTheCure) {
   const Case cases[] = {
       {{.driver = 0}, {}, Status::usage, "no NVIDIA driver", "install one"},
       {{.driver = 12080}, {}, Status::usage, "the NVIDIA driver runs CUDA 12.8 at most", "a newer driver"},
@@ -39,7 +39,7 @@ TEST(CudaCards, WhatIsMissingIsOneLineAndTheCure) {
   }
 }
 
-TEST(CudaCards, RunWhatWasCompiledForThemOrForEarlierOnesAsPtx) {
+TEST(FakeCudaCards, RunWhatWasCompiledForThemOrForEarlierOnesAsPtx) {
   EXPECT_TRUE(runs_on("80", 8, 0));
   EXPECT_TRUE(runs_on("80", 8, 6));
   EXPECT_TRUE(runs_on("80", 12, 0));  // by PTX
@@ -53,7 +53,7 @@ TEST(CudaCards, RunWhatWasCompiledForThemOrForEarlierOnesAsPtx) {
   EXPECT_FALSE(runs_on("", 9, 0));
 }
 
-TEST(CudaCards, OneThatWillDoTellsOfItself) {
+TEST(FakeCudaCards, OneThatWillDoTellsOfItself) {
   const FakeSession session({.cards = 2, .major = 9, .memory = 1 << 20});
   const CudaDevice device({.card = 1}, {});
   const DeviceInfo info = device.info();

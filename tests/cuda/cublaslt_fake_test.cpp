@@ -12,9 +12,9 @@ namespace {
 const gpu::cuda::CublasLt& lt() { return cublas_lt(); }
 
 /// y[2, 3] = x[2, 4] w[3, 4]^T in bf16, as it should be asked for; each test spoils one thing.
-class CublasLtFake : public testing::Test {
+class FakeCudaLt : public testing::Test {
  protected:
-  CublasLtFake() {
+  FakeCudaLt() {
     EXPECT_EQ(lt().create(&handle_), CUBLAS_STATUS_SUCCESS);
     EXPECT_EQ(lt().desc_create(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
     const int32_t turn = CUBLAS_OP_T;
@@ -25,7 +25,7 @@ class CublasLtFake : public testing::Test {
     EXPECT_EQ(lt().preference_create(&preference_), CUBLAS_STATUS_SUCCESS);
     algo_ = algorithm(5);
   }
-  ~CublasLtFake() override {
+  ~FakeCudaLt() override {
     for (const cublasLtMatrixLayout_t layout : {a_, b_, c_}) (void)lt().layout_destroy(layout);
     (void)lt().desc_destroy(desc_);
     (void)lt().preference_destroy(preference_);
@@ -65,14 +65,14 @@ class CublasLtFake : public testing::Test {
   size_t workspace_bytes_ = sizeof little_;
 };
 
-TEST_F(CublasLtFake, MultipliesWhatIsRight) {
+TEST_F(FakeCudaLt, MultipliesWhatIsRight) {
   memory_.fill(0x4040);  // 3
   EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(memory_[32 + i], 0x4210) << i;  // 4 * 3 * 3 = 36
   EXPECT_EQ(memory_[38], 0x4040);
 }
 
-TEST_F(CublasLtFake, RefusesObjectsThatAreNotThoseAsked) {
+TEST_F(FakeCudaLt, RefusesObjectsThatAreNotThoseAsked) {
   const cublasLtHandle_t handle = handle_;
   handle_ = reinterpret_cast<cublasLtHandle_t>(desc_);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_INITIALIZED);
@@ -87,7 +87,7 @@ TEST_F(CublasLtFake, RefusesObjectsThatAreNotThoseAsked) {
   EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST_F(CublasLtFake, RefusesTypesAndShapesThatDontMeet) {
+TEST_F(FakeCudaLt, RefusesTypesAndShapesThatDontMeet) {
   replace(b_, CUDA_R_16F, 4, 2, 4);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
   replace(b_, CUDA_R_16BF, 5, 2, 5);
@@ -101,13 +101,13 @@ TEST_F(CublasLtFake, RefusesTypesAndShapesThatDontMeet) {
   EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST_F(CublasLtFake, RefusesTf32) {
+TEST_F(FakeCudaLt, RefusesTf32) {
   (void)lt().desc_destroy(desc_);
   EXPECT_EQ(lt().desc_create(&desc_, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
   EXPECT_NE(multiply(), CUBLAS_STATUS_SUCCESS);
 }
 
-TEST_F(CublasLtFake, RefusesAddressesThatTheAlgorithmCantTake) {
+TEST_F(FakeCudaLt, RefusesAddressesThatTheAlgorithmCantTake) {
   algo_ = algorithm(4);  // 16 bytes at a time
   workspace_ = much_.data();
   workspace_bytes_ = much_.size() * sizeof(double);
@@ -121,12 +121,12 @@ TEST_F(CublasLtFake, RefusesAddressesThatTheAlgorithmCantTake) {
   EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-TEST_F(CublasLtFake, RefusesTooLittleWorkspace) {
+TEST_F(FakeCudaLt, RefusesTooLittleWorkspace) {
   algo_ = algorithm(4);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST_F(CublasLtFake, RefusesAlgorithmsThatItNeverOffers) {
+TEST_F(FakeCudaLt, RefusesAlgorithmsThatItNeverOffers) {
   const uint32_t tile = 16;
   EXPECT_EQ(lt().config_set(&algo_, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
@@ -136,7 +136,7 @@ TEST_F(CublasLtFake, RefusesAlgorithmsThatItNeverOffers) {
   EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-TEST_F(CublasLtFake, OffersAlgorithmsForTheAlignmentAsked) {
+TEST_F(FakeCudaLt, OffersAlgorithmsForTheAlignmentAsked) {
   EXPECT_EQ(offered().size(), 6u);
   const uint32_t bytes = 2;
   EXPECT_EQ(

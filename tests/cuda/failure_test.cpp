@@ -54,7 +54,7 @@ struct Ring : Rig {
   }
 };
 
-TEST(CudaFailure, AtEveryStageIsWhatEveryCallThrowsFromThenOn) {
+TEST(FakeCudaFailure, AtEveryStageIsWhatEveryCallThrowsFromThenOn) {
   using Stage = Ring::Stage;
   const std::pair<Stage, std::string> stages[] = {
       {Stage::enqueue,
@@ -103,14 +103,14 @@ TEST(CudaFailure, AtEveryStageIsWhatEveryCallThrowsFromThenOn) {
     }
 }
 
-TEST(CudaFailure, WithoutOneTheRingTurns) {
+TEST(FakeCudaFailure, WithoutOneTheRingTurns) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Ring ring(seed);
     EXPECT_EQ(ring.ending({}), "no failure");
   }
 }
 
-TEST(CudaFailure, ALaunchThatWasRefusedPoisons) {
+TEST(FakeCudaFailure, ALaunchThatWasRefusedPoisons) {
   Ring ring;
   ring.device.launched(*ring.compute, cudaSuccess, "kernel \"add\"");
   const std::string message = message_of<Error>(
@@ -119,7 +119,7 @@ TEST(CudaFailure, ALaunchThatWasRefusedPoisons) {
   EXPECT_THROW(ring.device.check(), Error);
 }
 
-TEST(CudaFailure, BlockedThreadsEndWithItAndStreamsAreReleased) {
+TEST(FakeCudaFailure, BlockedThreadsEndWithItAndStreamsAreReleased) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Ring ring(seed);
     std::promise<void> gate;
@@ -140,7 +140,7 @@ TEST(CudaFailure, BlockedThreadsEndWithItAndStreamsAreReleased) {
   }  // the streams end, though what they wait for never comes
 }
 
-TEST(CudaFailure, WhatDroppedWorkHeldGoesWithoutADeadlock) {
+TEST(FakeCudaFailure, WhatDroppedWorkHeldGoesWithoutADeadlock) {
   Ring ring;
   std::promise<void> gate;
   ring.lane->run({"held", {}, {}, [&] {

@@ -39,7 +39,7 @@ struct Calls {
   alignas(64) std::byte pinned[64] = {}, pageable[64] = {};
 };
 
-TEST(CudaFake, MemoryOfTheWrongKindIsAFault) {
+TEST(FakeCudaRuntime, MemoryOfTheWrongKindIsAFault) {
   Calls calls;
   EXPECT_NE(calls.to_card(calls.pageable), cudaSuccess);
   Calls::expect_fault("pageable");
@@ -52,7 +52,7 @@ TEST(CudaFake, MemoryOfTheWrongKindIsAFault) {
   Calls::expect_fault("a copy of kind 4");
 }
 
-TEST(CudaFake, CopiesPastTheEndAreFaults) {
+TEST(FakeCudaRuntime, CopiesPastTheEndAreFaults) {
   Calls calls;
   EXPECT_NE(calls.to_card(calls.pinned, 65), cudaSuccess);
   ASSERT_EQ(cuda_fake::faults().size(), 2u);  // of both
@@ -61,7 +61,7 @@ TEST(CudaFake, CopiesPastTheEndAreFaults) {
   EXPECT_EQ(calls.to_card(calls.pinned, 64), cudaSuccess);
 }
 
-TEST(CudaFake, UseAfterFreeIsAFault) {
+TEST(FakeCudaRuntime, UseAfterFreeIsAFault) {
   Calls calls;
   void* const freed = calls.buffer;
   EXPECT_EQ(cudaFree(calls.buffer), cudaSuccess);
@@ -72,7 +72,7 @@ TEST(CudaFake, UseAfterFreeIsAFault) {
   Calls::expect_fault("no buffer");
 }
 
-TEST(CudaFake, WhatIsInUseMustNotGo) {
+TEST(FakeCudaRuntime, WhatIsInUseMustNotGo) {
   Calls calls;
   cudaStream_t held = nullptr;
   cudaEvent_t blocker = nullptr;
@@ -95,7 +95,7 @@ TEST(CudaFake, WhatIsInUseMustNotGo) {
   Calls::expect_fault("a stream is destroyed before it ran held work");
 }
 
-TEST(CudaFake, EventsThatWereNeverRecordedAreFaults) {
+TEST(FakeCudaRuntime, EventsThatWereNeverRecordedAreFaults) {
   Calls calls;
   EXPECT_NE(cudaStreamWaitEvent(calls.stream, calls.event, 0), cudaSuccess);
   Calls::expect_fault("a wait of an event that was never recorded");
@@ -108,7 +108,7 @@ TEST(CudaFake, EventsThatWereNeverRecordedAreFaults) {
   Calls::expect_fault("never recorded");
 }
 
-TEST(CudaFake, AWaitThatCannotEndIsAFault) {
+TEST(FakeCudaRuntime, AWaitThatCannotEndIsAFault) {
   Calls calls;
   const auto stuck = cuda_fake::hold(calls.stream);
   ASSERT_EQ(cudaEventRecord(calls.event, calls.stream), cudaSuccess);
@@ -118,7 +118,7 @@ TEST(CudaFake, AWaitThatCannotEndIsAFault) {
   EXPECT_EQ(cudaEventSynchronize(calls.event), cudaSuccess);
 }
 
-TEST(CudaFake, WhatItDoesNotKnowIsAFault) {
+TEST(FakeCudaRuntime, WhatItDoesNotKnowIsAFault) {
   Calls calls;
   int value = 0;
   EXPECT_NE(cudaDeviceGetAttribute(&value, cudaDevAttrClockRate, 0), cudaSuccess);

@@ -14,7 +14,7 @@ namespace tandem::gpu::cuda {
 namespace {
 
 /// Kernels that were written for the emulator as well; others come with their own way to run.
-TEST(CudaKernels, EachThatNvccBuiltHasATwin) {
+TEST(FakeCudaKernels, EachThatNvccBuiltHasATwin) {
   const std::vector<std::string> twins = cuda_fake::kernels_with_twins();
   const std::vector<std::string> registered = cuda_fake::registered_kernels();
   EXPECT_GE(registered.size(), 80u);
@@ -97,7 +97,7 @@ struct Scene : Rig {
 constexpr DType kActs[] = {DType::f32, DType::bf16, DType::f16};
 constexpr int64_t kRows = 5, kWidth = 72;
 
-TEST(CudaKernels, LaunchedOnTheDeviceGiveTheBitsOfTheEmulator) {
+TEST(FakeCudaKernels, LaunchedOnTheDeviceGiveTheBitsOfTheEmulator) {
   for (const DType act : kActs) {
     Scene scene(static_cast<uint64_t>(act));
     Twins x = scene.tensor(act, {kRows, kWidth}), y = scene.tensor(act, {kRows, kWidth});
@@ -149,7 +149,7 @@ TEST(CudaKernels, LaunchedOnTheDeviceGiveTheBitsOfTheEmulator) {
   }
 }
 
-TEST(CudaKernels, AdamOfEveryTypeGivesTheBitsOfTheEmulator) {
+TEST(FakeCudaKernels, AdamOfEveryTypeGivesTheBitsOfTheEmulator) {
   const AdamScalars scalars = adam_scalars({.weight_decay = 0.1}, 1e-3, 3, 0.5, 2);
   for (const DType weight : kActs)
     for (const Decay decay : {Decay::none, Decay::l2, Decay::decoupled}) {
@@ -171,7 +171,7 @@ TEST(CudaKernels, AdamOfEveryTypeGivesTheBitsOfTheEmulator) {
 }
 
 /// What a card would do in silence.
-TEST(CudaKernels, FaultsOfKernelsAreFound) {
+TEST(FakeCudaKernels, FaultsOfKernelsAreFound) {
   Scene scene(1);
   const Buffer buffer = scene.device.allocate(64, "operands");
   const cudaStream_t on = scene.device.handle(*scene.stream);

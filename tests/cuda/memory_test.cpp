@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-TEST(CudaMemory, CopiesCarryBytesBetweenHostAndDeviceAndWithinBoth) {
+TEST(FakeCudaMemory, CopiesCarryBytesBetweenHostAndDeviceAndWithinBoth) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Rig rig(seed);
     Pinned<float> from(rig.device, 100), to(rig.device, 100), there(rig.device, 100);
@@ -34,7 +34,7 @@ TEST(CudaMemory, CopiesCarryBytesBetweenHostAndDeviceAndWithinBoth) {
   }
 }
 
-TEST(CudaMemoryDeathTest, DeviceMemoryCannotBeTouchedAtItsAddress) {
+TEST(FakeCudaMemoryDeathTest, DeviceMemoryCannotBeTouchedAtItsAddress) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   Rig rig;
   const Buffer buffer = rig.device.allocate(64, "weights");
@@ -46,7 +46,7 @@ TEST(CudaMemoryDeathTest, DeviceMemoryCannotBeTouchedAtItsAddress) {
   EXPECT_EXIT((void)read_it(), testing::KilledBySignal(SIGSEGV), "");
 }
 
-TEST(CudaMemory, AllocationsAreCountedByScopeAndReallyGoBack) {
+TEST(FakeCudaMemory, AllocationsAreCountedByScopeAndReallyGoBack) {
   Rig rig;
   {
     const Buffer weights = rig.device.allocate(32 * kMiB, "weights");
@@ -64,7 +64,7 @@ TEST(CudaMemory, AllocationsAreCountedByScopeAndReallyGoBack) {
   EXPECT_EQ(rig.device.info().free_bytes, 64 * kMiB);
 }
 
-TEST(CudaMemory, AboveTheLimitIsAnErrorWithScopeNeedLimitAndHint) {
+TEST(FakeCudaMemory, AboveTheLimitIsAnErrorWithScopeNeedLimitAndHint) {
   Rig rig(0, {.memory_limit = 3 * kMiB});
   const Buffer held = rig.device.allocate(kMiB, "weights");
   const std::string message =
@@ -77,7 +77,7 @@ TEST(CudaMemory, AboveTheLimitIsAnErrorWithScopeNeedLimitAndHint) {
   rig.device.check();
 }
 
-TEST(CudaMemory, ACardThatOthersHaveFilledIsAnErrorThatDoesNotPoison) {
+TEST(FakeCudaMemory, ACardThatOthersHaveFilledIsAnErrorThatDoesNotPoison) {
   Rig rig;
   cuda_fake::fail_call("cudaMalloc", cudaErrorMemoryAllocation);
   const std::string message = message_of<Error>([&] { (void)rig.device.allocate(kMiB, "gradients"); });
@@ -88,7 +88,7 @@ TEST(CudaMemory, ACardThatOthersHaveFilledIsAnErrorThatDoesNotPoison) {
   EXPECT_EQ(rig.device.allocate(kMiB, "gradients").bytes(), kMiB);
 }
 
-TEST(CudaMemory, StreamsAndLanesRefuseTheWrongKind) {
+TEST(FakeCudaMemory, StreamsAndLanesRefuseTheWrongKind) {
   Rig rig;
   const auto stream = rig.device.stream("s", Purpose::d2h, 0);
   const auto lane = rig.device.lane("l", Purpose::adam);
@@ -114,7 +114,7 @@ TEST(CudaMemory, StreamsAndLanesRefuseTheWrongKind) {
   rig.device.check();
 }
 
-TEST(CudaMemory, CopiesNeedEqualTypesAndSizesThatDoNotOverlap) {
+TEST(FakeCudaMemory, CopiesNeedEqualTypesAndSizesThatDoNotOverlap) {
   Rig rig;
   const auto stream = rig.device.stream("s", Purpose::compute, 0);
   const Buffer a = rig.device.allocate(64, "weights");
@@ -126,7 +126,7 @@ TEST(CudaMemory, CopiesNeedEqualTypesAndSizesThatDoNotOverlap) {
 }
 
 /// Spans are registered piece by piece, and CUDA refuses a copy across two of them (so does the fake).
-TEST(CudaMemory, CopiesGoAcrossTheChunksOfAPin) {
+TEST(FakeCudaMemory, CopiesGoAcrossTheChunksOfAPin) {
   for (const size_t chunk : {size_t{1} << 12, size_t{5000}, size_t{1} << 14}) {
     Rig rig(chunk, {.pin_chunk = chunk});
     constexpr size_t kCount = 10000;
@@ -145,7 +145,7 @@ TEST(CudaMemory, CopiesGoAcrossTheChunksOfAPin) {
   }
 }
 
-TEST(CudaMemory, APinThatTheDriverRefusesLeavesNothingPinned) {
+TEST(FakeCudaMemory, APinThatTheDriverRefusesLeavesNothingPinned) {
   const FakeSession session({.pinnable = 3 << 14});
   CudaDevice device({.pin_chunk = size_t{1} << 14}, {});
   const size_t before = cuda_fake::live().pins;
@@ -163,7 +163,7 @@ TEST(CudaMemory, APinThatTheDriverRefusesLeavesNothingPinned) {
   const Pin again = device.pin(std::span(host).first(3 << 14));
 }
 
-TEST(CudaMemory, AStreamsWorkspaceGrowsAndIsCounted) {
+TEST(FakeCudaMemory, AStreamsWorkspaceGrowsAndIsCounted) {
   Rig rig;
   const auto first = rig.device.stream("a", Purpose::compute, 0);
   const auto second = rig.device.stream("b", Purpose::compute, 0);
@@ -177,7 +177,7 @@ TEST(CudaMemory, AStreamsWorkspaceGrowsAndIsCounted) {
   EXPECT_EQ(cuda_fake::live().buffers, 2u);
 }
 
-TEST(CudaMemory, ALandedScalarIsRead) {
+TEST(FakeCudaMemory, ALandedScalarIsRead) {
   Rig rig;
   Pinned<double> landed(rig.device, 1), from(rig.device, 1);
   from.values()[0] = 2.5;

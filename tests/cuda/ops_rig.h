@@ -1,6 +1,6 @@
 #pragma once
-// The CUDA device with its ops, on the fake runtime, the emulator and the fake cuBLASLt. Attention and the
-// loss have no CUDA kernels yet: here the host's stand in for them, as work of the same stream.
+// The CUDA device with its ops, on the fake runtime, the emulator and the fake cuBLASLt. Attention has
+// no CUDA kernels yet: here the host's stand in for them, as work of the same stream.
 #include <memory>
 
 #include "cpu_adam/plain_pool.h"
@@ -25,10 +25,6 @@ class OpsWithStandIns final : public CudaOps {
   void attention_backward(Stream& stream, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor q, Tensor k,
                           Tensor v, Tensor out, Tensor lse, const AttentionShape& s) override {
     host_->attention_backward(stream, dq, dk, dv, dout, q, k, v, out, lse, s);
-  }
-  void softmax_cross_entropy(Stream& stream, Tensor loss, Tensor dlogits, Tensor logits, Tensor targets,
-                             float scale) override {
-    host_->softmax_cross_entropy(stream, loss, dlogits, logits, targets, scale);
   }
 
  private:

@@ -52,31 +52,31 @@ double loss_difference(const Outcome& a, const Outcome& b) {
 /// Of a few steps on two devices, which add in other orders: some roundings of the activations.
 double tolerance(DType dtype) { return dtype == DType::f32 ? 2e-6 : 1e-3; }
 
-class CudaOpsTraining : public ::testing::TestWithParam<std::tuple<DType, Where>> {
+class FakeCudaOpsTraining : public ::testing::TestWithParam<std::tuple<DType, Where>> {
  protected:
   const DType dtype_ = std::get<0>(GetParam());
   const EngineOptions options_ = options_of(dtype_, std::get<1>(GetParam()));
 };
 
-TEST_P(CudaOpsTraining, ExactIsSynchronousToTheBitAndNearTheHostDevice) {
+TEST_P(FakeCudaOpsTraining, ExactIsSynchronousToTheBitAndNearTheHostDevice) {
   const Outcome synchronous = train(options_, Schedule::synchronous, 1);
   EXPECT_EQ(tandem::testing::difference(synchronous, train(options_, Schedule::exact, 2)), "");
   EXPECT_LT(loss_difference(synchronous, tandem::testing::run_engine(options_, kSteps)), tolerance(dtype_));
 }
 
-TEST_P(CudaOpsTraining, DelayedDoesNotDependOnWhatRunsFirst) {
+TEST_P(FakeCudaOpsTraining, DelayedDoesNotDependOnWhatRunsFirst) {
   EXPECT_EQ(tandem::testing::difference(train(options_, Schedule::delayed, 3),
                                         train(options_, Schedule::delayed, 4)),
             "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaOpsTraining,
+INSTANTIATE_TEST_SUITE_P(Cuda, FakeCudaOpsTraining,
                          ::testing::Values(std::tuple{DType::f32, Where::host},
                                            std::tuple{DType::bf16, Where::host},
                                            std::tuple{DType::bf16, Where::device},
                                            std::tuple{DType::f16, Where::mixed}));
 
-TEST(CudaOpsStreamedWeights, ChangeNoBit) {
+TEST(FakeCudaOpsStreamedWeights, ChangeNoBit) {
   EngineOptions options = options_of(DType::bf16, Where::host);
   options.arch.layers = 3;
   const Outcome resident = train(options, Schedule::exact, 5);
@@ -96,7 +96,7 @@ cublasStatus_t forgetful(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, con
 }
 
 /// Proves that the comparison with the host device has teeth: one product of the third step is left out.
-TEST(CudaOpsTrainingFaults, NoticesOneProductThatIsLeftOut) {
+TEST(FakeCudaOpsTrainingFaults, NoticesOneProductThatIsLeftOut) {
   const EngineOptions options = options_of(DType::f32, Where::host);
   CublasLt lt = cuda_fake::cublas_lt();
   lt.matmul = forgetful;

@@ -53,7 +53,7 @@ struct Scene : Rig {
   }
 };
 
-TEST(CudaOrder, StreamsAndLanesRunAsTheirWaitsSay) {
+TEST(FakeCudaOrder, StreamsAndLanesRunAsTheirWaitsSay) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Scene scene(seed);
     EXPECT_EQ(scene.run(4), 5.0f) << seed;
@@ -61,7 +61,7 @@ TEST(CudaOrder, StreamsAndLanesRunAsTheirWaitsSay) {
 }
 
 /// Between streams the seeded order alone decides, so a missing wait gives another number for some seed.
-TEST(CudaOrder, AMissingWaitBetweenStreamsShows) {
+TEST(FakeCudaOrder, AMissingWaitBetweenStreamsShows) {
   for (const int left_out : {1, 2}) {
     int wrong = 0;
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -75,7 +75,7 @@ TEST(CudaOrder, AMissingWaitBetweenStreamsShows) {
 
 /// Nor does it take a seed that shows it: the fake's clocks see it whatever ran first. (Where threads take
 /// part, they take what one of them waited for as known to all.)
-TEST(CudaOrder, EachWaitForAnEventThatIsLeftOutIsAFault) {
+TEST(FakeCudaOrder, EachWaitForAnEventThatIsLeftOutIsAFault) {
   int mutants = 0;
   for (uint64_t seed = 0; seed < 10; ++seed)
     for (int64_t wait = 0; wait < 12; ++wait) {
@@ -102,7 +102,7 @@ TEST(CudaOrder, EachWaitForAnEventThatIsLeftOutIsAFault) {
 }
 
 /// A stream does not pass a task that is not done, and nothing but that task is held up by it.
-TEST(CudaOrder, AStreamWaitsForATaskWithoutBlockingAnyThread) {
+TEST(FakeCudaOrder, AStreamWaitsForATaskWithoutBlockingAnyThread) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Scene scene(seed);
     std::promise<void> go;
@@ -122,7 +122,7 @@ TEST(CudaOrder, AStreamWaitsForATaskWithoutBlockingAnyThread) {
 }
 
 /// The second of two fences of a lane is not satisfied by the first one.
-TEST(CudaOrder, FencesOfOneLaneAreToldApart) {
+TEST(FakeCudaOrder, FencesOfOneLaneAreToldApart) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Scene scene(seed);
     std::promise<void> go;
@@ -141,7 +141,7 @@ TEST(CudaOrder, FencesOfOneLaneAreToldApart) {
   }
 }
 
-TEST(CudaOrder, ATaskEnqueuesAndFulfils) {
+TEST(FakeCudaOrder, ATaskEnqueuesAndFulfils) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Scene scene(seed);
     const auto promise = scene.device.promise("uploaded");
@@ -158,7 +158,7 @@ TEST(CudaOrder, ATaskEnqueuesAndFulfils) {
   }
 }
 
-TEST(CudaOrder, WaitingInATaskIsAnError) {
+TEST(FakeCudaOrder, WaitingInATaskIsAnError) {
   Scene scene;
   std::promise<void> go;
   const auto gate = scene.device.lane("gate", Purpose::other);
@@ -171,7 +171,7 @@ TEST(CudaOrder, WaitingInATaskIsAnError) {
   go.set_value();
 }
 
-TEST(CudaOrder, FencesOfAnotherDeviceAreRefused) {
+TEST(FakeCudaOrder, FencesOfAnotherDeviceAreRefused) {
   Scene scene;
   CudaDevice other({}, {});
   const auto stream = other.stream("s", Purpose::compute, 0);
@@ -183,7 +183,7 @@ TEST(CudaOrder, FencesOfAnotherDeviceAreRefused) {
 }
 
 /// Fences are values: each keeps its event, which is used again once the last copy is gone.
-TEST(CudaOrder, EventsAreUsedAgainWhenTheirFencesAreGone) {
+TEST(FakeCudaOrder, EventsAreUsedAgainWhenTheirFencesAreGone) {
   Scene scene;
   (void)scene.run(2);
   const size_t events = cuda_fake::live().events;
@@ -196,7 +196,7 @@ TEST(CudaOrder, EventsAreUsedAgainWhenTheirFencesAreGone) {
   for (const Fence& fence : kept) EXPECT_TRUE(fence.passed());
 }
 
-TEST(CudaOrder, LanesOfOneThreadTakeTurnsWhileStreamsHoldThem) {
+TEST(FakeCudaOrder, LanesOfOneThreadTakeTurnsWhileStreamsHoldThem) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Scene scene(seed);
     std::promise<void> go;
@@ -218,7 +218,7 @@ TEST(CudaOrder, LanesOfOneThreadTakeTurnsWhileStreamsHoldThem) {
 }
 
 /// Words are used by one lane after the other and never run out.
-TEST(CudaOrder, LanesComeAndGo) {
+TEST(FakeCudaOrder, LanesComeAndGo) {
   Scene scene(3);
   for (int i = 0; i < 1100; ++i) {
     const auto lane = scene.device.lane("short", Purpose::other);
@@ -230,7 +230,7 @@ TEST(CudaOrder, LanesComeAndGo) {
   }
 }
 
-TEST(CudaTimes, WaitsAreNamedAfterWhoIsAwaited) {
+TEST(FakeCudaTimes, WaitsAreNamedAfterWhoIsAwaited) {
   Scene scene;
   const auto clock = [] {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(

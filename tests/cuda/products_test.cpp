@@ -87,7 +87,7 @@ int64_t wrong_elements(Products& products, const Case& c) {
 const std::vector<std::array<int64_t, 3>> kShapes = {{1, 1, 1},   {1, 17, 3},  {17, 1, 3},  {5, 3, 7},
                                                      {33, 65, 9}, {8, 16, 24}, {16, 16, 16}};
 
-TEST(CudaProducts, MapRowMajorArraysToColumnMajorOnes) {
+TEST(FakeCudaProducts, MapRowMajorArraysToColumnMajorOnes) {
   Products products(cuda_fake::cublas_lt(), kCapability);
   for (const Storage storage : kStorages)
     for (const auto& [m, n, k] : kShapes)
@@ -130,7 +130,7 @@ bool all_are_noticed(const CublasLt& faulty, const std::vector<std::array<int64_
   return true;
 }
 
-TEST(CudaProducts, NoticeATransposedOperand) {
+TEST(FakeCudaProducts, NoticeATransposedOperand) {
   CublasLt faulty = cuda_fake::cublas_lt();
   faulty.desc_set = flip;
   for (const int attribute : {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB}) {
@@ -140,7 +140,7 @@ TEST(CudaProducts, NoticeATransposedOperand) {
   }
 }
 
-TEST(CudaProducts, NoticeAWrongLeadingDimension) {
+TEST(FakeCudaProducts, NoticeAWrongLeadingDimension) {
   CublasLt faulty = cuda_fake::cublas_lt();
   faulty.layout_create = widen;
   for (const int64_t columns : {5, 7}) {  // rows of one operand and of the output; rows of the other
@@ -154,7 +154,7 @@ TEST(CudaProducts, NoticeAWrongLeadingDimension) {
   }
 }
 
-TEST(CudaProducts, TakeTheFirstAlgorithmWhoseBitsDontChange) {
+TEST(FakeCudaProducts, TakeTheFirstAlgorithmWhoseBitsDontChange) {
   Products products(cuda_fake::cublas_lt(), kCapability);
   EXPECT_EQ(wrong_elements(products, {Storage::nt, 8, 16, 24, DType::bf16, DType::bf16, Into::replace}), 0);
   EXPECT_EQ(wrong_elements(products, {Storage::nt, 5, 3, 7, DType::bf16, DType::bf16, Into::replace}), 0);
@@ -171,7 +171,7 @@ TEST(CudaProducts, TakeTheFirstAlgorithmWhoseBitsDontChange) {
 }
 
 /// Proves that the choice matters: the same list, with in-place reduction called by the other's name.
-TEST(CudaProducts, NoticeAnAlgorithmThatReducesInPlace) {
+TEST(FakeCudaProducts, NoticeAnAlgorithmThatReducesInPlace) {
   CublasLt faulty = cuda_fake::cublas_lt();
   faulty.config_get = [](const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute,
                          void* value, size_t bytes, size_t* written) {
@@ -191,7 +191,7 @@ TEST(CudaProducts, NoticeAnAlgorithmThatReducesInPlace) {
   EXPECT_GT(wrong_elements(products, {Storage::nt, 8, 16, 24, DType::f32, DType::f32, Into::replace}), 0);
 }
 
-TEST(CudaProducts, TakeRowsOfTensorsButNoOtherAddresses) {
+TEST(FakeCudaProducts, TakeRowsOfTensorsButNoOtherAddresses) {
   Products products(cuda_fake::cublas_lt(), kCapability);
   std::vector<double> workspace = workspace_memory();
   const Array x(9, 7, DType::bf16, 1), w(3, 7, DType::bf16, 2), y(9, 3, DType::bf16, 3);
@@ -212,7 +212,7 @@ TEST(CudaProducts, TakeRowsOfTensorsButNoOtherAddresses) {
                InternalError);
 }
 
-TEST(CudaProducts, TakeTheTablesAlgorithm) {
+TEST(FakeCudaProducts, TakeTheTablesAlgorithm) {
   AlgorithmTable table;
   {
     Products products(cuda_fake::cublas_lt(), kCapability);
@@ -226,7 +226,7 @@ TEST(CudaProducts, TakeTheTablesAlgorithm) {
   EXPECT_EQ(products.algorithms().begin()->second.algorithm, table.begin()->second.algorithm);
 }
 
-TEST(CudaProducts, RefuseEntriesThatTheLibraryOrTheContractRefuses) {
+TEST(FakeCudaProducts, RefuseEntriesThatTheLibraryOrTheContractRefuses) {
   const Case c{Storage::nn, 5, 3, 7, DType::f32, DType::f32, Into::replace};
   const ProductKey key{c.storage, c.m, c.n, c.k, c.act, c.out, false, kCapability};
   const auto message_with = [&](const Algorithm& algorithm) {
@@ -247,7 +247,7 @@ TEST(CudaProducts, RefuseEntriesThatTheLibraryOrTheContractRefuses) {
   EXPECT_TRUE(contains(atomics, "at: a.json:7:3")) << atomics;
 }
 
-TEST(CudaProducts, GiveBackAllThatTheyMade) {
+TEST(FakeCudaProducts, GiveBackAllThatTheyMade) {
   const size_t before = cuda_fake::lt_objects_alive();
   {
     Products products(cuda_fake::cublas_lt(), kCapability);
@@ -257,7 +257,7 @@ TEST(CudaProducts, GiveBackAllThatTheyMade) {
   EXPECT_EQ(cuda_fake::lt_objects_alive(), before);
 }
 
-TEST(CudaProducts, OpenTheLibraryWholeOrSayThatItIsMissing) {
+TEST(FakeCudaProducts, OpenTheLibraryWholeOrSayThatItIsMissing) {
   try {
     EXPECT_STREQ(cublas_lt().status_name(CUBLAS_STATUS_NOT_SUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
   } catch (const Error& missing) {
@@ -266,7 +266,7 @@ TEST(CudaProducts, OpenTheLibraryWholeOrSayThatItIsMissing) {
   }
 }
 
-TEST(CudaProducts, HaveAWorkspaceByArchitectureAlone) {
+TEST(FakeCudaProducts, HaveAWorkspaceByArchitectureAlone) {
   EXPECT_EQ(product_workspace_bytes(80), size_t{8} << 20);
   EXPECT_EQ(product_workspace_bytes(89), size_t{8} << 20);
   EXPECT_EQ(product_workspace_bytes(90), size_t{32} << 20);

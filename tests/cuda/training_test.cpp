@@ -28,15 +28,15 @@ ChaosRun on_cuda(const ChaosSetup& setup, uint64_t seed) {
   return run_chaos(setup, rig);
 }
 
-class CudaTraining : public ::testing::TestWithParam<ChaosSetup> {};
+class FakeCudaTraining : public ::testing::TestWithParam<ChaosSetup> {};
 
-TEST_P(CudaTraining, GivesTheBitsOfTheHostDeviceUnderAnySeed) {
+TEST_P(FakeCudaTraining, GivesTheBitsOfTheHostDeviceUnderAnySeed) {
   const ChaosRun host = testing::run_chaos(GetParam(), std::nullopt);
   for (uint64_t seed = 0; seed < 3; ++seed)
     EXPECT_EQ(testing::difference(on_cuda(GetParam(), seed), host), "") << "seed " << seed;
 }
 
-INSTANTIATE_TEST_SUITE_P(Setups, CudaTraining, ::testing::ValuesIn(testing::chaos_setups()),
+INSTANTIATE_TEST_SUITE_P(Setups, FakeCudaTraining, ::testing::ValuesIn(testing::chaos_setups()),
                          [](const auto& setup) { return setup.param.name; });
 
 }  // namespace
