@@ -105,36 +105,33 @@ void GradStream::for_slices(BlockId block, Tensor whole,
   }
 }
 
-/// Slice by slice: rounded and summed up while the one before it is on its way.
+/// What is rounded goes slice by slice: one is rounded and summed up while the one before it is on its way.
 Fence GradStream::send(BlockId block, Bucket& bucket, const Slots::Landing& slot, Stream& stream) {
   const std::string range = "gradient of " + table_.block(block).name;
   round_.range(range);
   d2h_.range(range);
   round_.wait(stream.record());
+  const Tensor whole = bucket.sum.flat(0, slot.memory.numel());
   int64_t sent = 0;
-  const auto follow = [&] {
+  const auto copy = [&](Tensor part) {
     d2h_.wait(round_.record());
     if (sent == 0) slot.wait_until_free(d2h_);
-  };
-  for_slices(block, bucket.sum.flat(0, slot.memory.numel()), [&](Tensor part, Tensor numbers) {
-    if (staging_.empty()) {
-      ops_.sum_of_squares(round_, numbers, part);
-      follow();
-      d2h_.copy(slot.memory.flat(sent, part.numel()), part);
-    } else {
-      Staging staging = std::move(staging_.front());
-      staging_.pop_front();
-      const Tensor rounded = staging.memory.flat(0, part.numel());
-      round_.wait(staging.sent);
-      ops_.cast(round_, rounded, part);
-      ops_.sum_of_squares(round_, numbers, rounded);
-      follow();
-      d2h_.copy(slot.memory.flat(sent, part.numel()), rounded);
-      staging.sent = d2h_.record();
-      staging_.push_back(std::move(staging));
-    }
+    d2h_.copy(slot.memory.flat(sent, part.numel()), part);
     sent += part.numel();
+  };
+  for_slices(block, whole, [&](Tensor part, Tensor numbers) {
+    if (staging_.empty()) return ops_.sum_of_squares(round_, numbers, part);
+    Staging staging = std::move(staging_.front());
+    staging_.pop_front();
+    const Tensor rounded = staging.memory.flat(0, part.numel());
+    round_.wait(staging.sent);
+    ops_.cast(round_, rounded, part);
+    ops_.sum_of_squares(round_, numbers, rounded);
+    copy(rounded);
+    staging.sent = d2h_.record();
+    staging_.push_back(std::move(staging));
   });
+  if (staging_.empty()) copy(whole);
   const Fence landed = d2h_.record();
   bucket.free = staging_.empty() ? landed : round_.record();
   return landed;

@@ -4,12 +4,10 @@
 
 #include <string>
 
-#include "gpu/kernels/launches.h"
+#include "tests/simt/every_launch.h"
 
 namespace tandem::simt {
 namespace {
-
-namespace kernels = gpu::TANDEM_SIMT;
 
 /// Notes grids instead of launching them.
 struct GridLog {
@@ -24,31 +22,9 @@ struct GridLog {
   }
 };
 
-/// Every op over [rows, width] activations, or as many elements; no memory is touched.
 GridLog launches_of(int64_t rows, int64_t width) {
   GridLog on;
-  float* const f = nullptr;
-  float sums = 0;  // a gradient that is wanted
-  const int64_t n = rows * width;
-  const DType act = DType::bf16;
-  kernels::launch_embedding_forward(on, f, f, nullptr, act, rows, width);
-  kernels::launch_embedding_backward(on, f, f, nullptr, act, rows, width);
-  kernels::launch_add_bias(on, f, f, act, rows, width);
-  kernels::launch_bias_backward(on, &sums, f, act, rows, width, f);
-  kernels::launch_rms_norm_forward(on, f, f, f, f, act, rows, width, 0);
-  kernels::launch_rms_norm_backward(on, f, &sums, f, f, f, f, f, act, rows, width, f);
-  kernels::launch_layer_norm_forward(on, f, f, f, f, f, f, act, rows, width, 0);
-  kernels::launch_layer_norm_backward(on, f, &sums, &sums, f, f, f, f, f, f, act, rows, width, f);
-  kernels::launch_rope(on, f, f, f, f, act, 1, 1, rows, width / 128, 128);
-  kernels::launch_swiglu_forward(on, f, f, f, act, n);
-  kernels::launch_swiglu_backward(on, f, f, f, f, f, act, n);
-  kernels::launch_gelu_forward(on, f, f, act, n);
-  kernels::launch_gelu_backward(on, f, f, f, act, n);
-  kernels::launch_add(on, f, f, f, act, n);
-  kernels::launch_cast(on, f, act, f, DType::f32, n);
-  kernels::launch_round_weights(on, f, act, f, n);
-  kernels::launch_softmax_cross_entropy(on, nullptr, f, act, f, nullptr, 1, rows, width, f);
-  kernels::launch_adam(on, f, act, f, act, Decay::decoupled, {f, f, f, n, {}, 0});
+  launch_each(on, DType::bf16, rows, width, 128);
   return on;
 }
 
@@ -63,7 +39,7 @@ TEST(SimtLaunches, EmptyTensorsLaunchNothing) {
 TEST(SimtLaunches, GridsAreWithinTheCardsLimits) {
   for (const auto& [rows, width] : {std::pair{1, 128}, {262144, 16384}}) {
     const GridLog log = launches_of(rows, width);
-    EXPECT_EQ(log.entries.size(), 26u);
+    EXPECT_EQ(log.entries.size(), 36u);
     for (const auto& [name, grid] : log.entries) {
       EXPECT_GE(grid.blocks, 1) << name;
       EXPECT_LE(grid.blocks, 2147483647) << name;
