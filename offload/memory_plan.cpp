@@ -138,7 +138,7 @@ MemoryPlan plan_memory(const TrainSetup& setup, const ParamTable& table) {
   const auto host = static_cast<size_t>(planes.host_elements),
              device = static_cast<size_t>(planes.device_elements);
   const Window window{setup.micro_batch, setup.length, setup.group()};
-  const auto step_tokens = static_cast<size_t>(setup.micro_batches * setup.tokens_per_micro_batch());
+  const auto step_tokens = static_cast<size_t>(setup.tokens_per_step());
   const size_t batches = kStepSets * 2 * step_tokens * sizeof(int32_t);
   const size_t scalars = kStepSets * static_cast<size_t>(scalars_per_step(setup, table)) * sizeof(double);
   const size_t tables = Model::table_bytes(setup.arch, setup.length);

@@ -29,9 +29,7 @@ double bytes_of(const TrainSetup& setup, const ParamTable& table) {
   return static_cast<double>(plan.device_bytes() + plan.host_bytes());
 }
 
-double tokens_of(const TrainSetup& setup) {
-  return static_cast<double>(setup.micro_batches * setup.tokens_per_micro_batch());
-}
+double tokens_of(const TrainSetup& setup) { return static_cast<double>(setup.tokens_per_step()); }
 
 /// Seconds per parameter and what they are in tokens, as the header says.
 std::map<std::string, double> hidden_from(const TrainSetup& setup, const ParamTable& table,
@@ -46,9 +44,8 @@ std::map<std::string, double> hidden_from(const TrainSetup& setup, const ParamTa
                o = trains * parameters * (24 + 2 * element) / (hardware.device_gb_s * 1e9);
   const double a = setup.keep == Keep::all ? 1.0 / 3 : 1.0 / 4;
   const double streams = setup.window > 0 ? h / a : 0;
-  const bool early = setup.clip == 0 && setup.dtype != DType::f16 && setup.on_nonfinite == OnNonfinite::stop;
   return {{"synchronous", std::max({0.0, (d - 1.02 * o) / 0.02, streams})},
-          {"exact", std::max(early ? d : std::max(d, h) / a, streams)},
+          {"exact", std::max(setup.decides_nothing() ? d : std::max(d, h) / a, streams)},
           {"delayed", std::max({d, g / (1 - a), h / (1 - a), streams})}};
 }
 

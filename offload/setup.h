@@ -64,6 +64,7 @@ struct TrainSetup {
   [[nodiscard]] int64_t group() const { return order == Order::layer_major ? micro_batches : 1; }
   [[nodiscard]] int64_t groups() const { return micro_batches / group(); }
   [[nodiscard]] int64_t tokens_per_micro_batch() const { return micro_batch * length; }
+  [[nodiscard]] int64_t tokens_per_step() const { return micro_batches * tokens_per_micro_batch(); }
   /// How a block's states are held.
   [[nodiscard]] StateFormat format(BlockId block) const {
     return placement.at(static_cast<size_t>(block)) == Placement::host ? states : StateFormat{};
@@ -71,9 +72,10 @@ struct TrainSetup {
   /// `exact`, where no decision can change what is done with a gradient: a non-finite one ends the run, none
   /// is clipped, and the scale is fixed. Then a block is updated as soon as its gradient has landed; else
   /// when the step has been decided.
-  [[nodiscard]] bool updates_early() const {
-    return policy.schedule == Schedule::exact && clip == 0 && dtype != DType::f16 &&
-           on_nonfinite == OnNonfinite::stop;
+  [[nodiscard]] bool updates_early() const { return policy.schedule == Schedule::exact && decides_nothing(); }
+  /// No decision can change what is done with a gradient, whatever the schedule.
+  [[nodiscard]] bool decides_nothing() const {
+    return clip == 0 && dtype != DType::f16 && on_nonfinite == OnNonfinite::stop;
   }
   /// Whether the block's weights live on the host and are fetched for every pass. Those of a block whose
   /// optimizer is on the device stay there.

@@ -30,8 +30,7 @@ ScopeBytes peaks(const MemoryCounters& counters) {
 StepRecording record_step(TrainSetup setup, const ParamTable& table, gpu::Operations kept) {
   setup.policy.warmup_steps = std::min(setup.policy.warmup_steps, kWarmUp);
   const int64_t last_switch = setup.policy.schedule == Schedule::delayed ? setup.policy.warmup_steps : 0;
-  const std::vector<int32_t> tokens(static_cast<size_t>(setup.micro_batches * setup.tokens_per_micro_batch()),
-                                    0);
+  const std::vector<int32_t> tokens(static_cast<size_t>(setup.tokens_per_step()), 0);
 
   gpu::Recording recording(kept);
   gpu::NullWorkers workers;

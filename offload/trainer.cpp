@@ -349,7 +349,7 @@ class Trainer::Impl {
   }
 
   [[nodiscard]] Tensor scalar_set(const Buffer& buffer) const {
-    const int64_t count = scalars_per_step(setup_, table_);
+    const auto count = static_cast<int64_t>(buffer.bytes() / sizeof(double)) / kStepSets;
     return buffer.tensor(DType::f64, {count},
                          static_cast<size_t>(next_ % kStepSets * count) * sizeof(double));
   }
@@ -364,7 +364,7 @@ class Trainer::Impl {
     const int64_t count = sequences * setup_.length;
     ASSERT(static_cast<int64_t>(in.tokens.size()) == count && in.targets.size() == in.tokens.size(),
            "{} tokens and {} targets where {} were expected", in.tokens.size(), in.targets.size(), count);
-    const int64_t set = setup_.micro_batches * setup_.tokens_per_micro_batch();
+    const int64_t set = setup_.tokens_per_step();
     const auto offset = static_cast<size_t>(next_ % kStepSets * 2 * set) * sizeof(int32_t);
     const auto staged = [&](const Buffer& buffer) { return buffer.tensor(DType::i32, {2, count}, offset); };
     const Tensor host = staged(batches_.host), device = staged(batches_.device);
@@ -394,7 +394,7 @@ class Trainer::Impl {
     d2h_->wait(end);
     d2h_->copy(landed, scalar_set(scalars_.device));
     decided_[next_] = optimizer_->finish(parts_of(landed), d2h_->record());
-    const int64_t set_bytes = 2 * setup_.micro_batches * setup_.tokens_per_micro_batch() * 4;
+    const int64_t set_bytes = 2 * setup_.tokens_per_step() * 4;
     const bool uploaded = ring_->version() != last_version_;
     last_version_ = ring_->version();
     const size_t fetched = source_->fetched_bytes();

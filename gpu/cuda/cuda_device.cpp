@@ -21,19 +21,6 @@ class CudaPin final : public Pin::Registration {
   std::span<std::byte> host_;
 };
 
-class CudaPromise final : public FencePromise {
- public:
-  CudaPromise(std::shared_ptr<Runtime> runtime, std::string name) : runtime_(std::move(runtime)) {
-    state_.name = std::move(name);
-  }
-  void fulfil(Fence fence) override { runtime_->fulfil(state_, std::move(fence)); }
-  [[nodiscard]] Fence recorded() override { return runtime_->recorded(state_); }
-
- private:
-  std::shared_ptr<Runtime> runtime_;
-  PromiseState state_;
-};
-
 size_t memory_limit(size_t asked) {
   const size_t free = free_bytes();
   CHECK(asked <= free, Status::does_not_fit,
@@ -75,7 +62,7 @@ std::vector<std::unique_ptr<HostLane>> CudaDevice::lanes(std::span<const std::st
 }
 
 std::shared_ptr<FencePromise> CudaDevice::promise(std::string name) {
-  return std::make_shared<CudaPromise>(core_->runtime, std::move(name));
+  return make_promise(core_->runtime, std::move(name));
 }
 
 Ops& CudaDevice::ops() {

@@ -5,18 +5,11 @@
 #include <algorithm>
 
 #include "gpu/cuda/checks.h"
+#include "gpu/memory_limit.h"
 
 namespace tandem::gpu::cuda {
 
 namespace {
-
-constexpr const char* kLimitKey = "device.memory_limit";
-constexpr const char* kMakeItFit =
-    "a smaller train_micro_batch_size_per_gpu or model, or a higher device.memory_limit";
-
-std::string mebibytes(size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
 
 /// The end of the chunk that begins there: at a page, but for the last one.
 std::byte* chunk_end(std::byte* begin, std::byte* end, size_t chunk) {
@@ -30,12 +23,7 @@ std::byte* chunk_end(std::byte* begin, std::byte* end, size_t chunk) {
 
 void* CudaMemory::allocate(size_t bytes, std::string_view scope) {
   const std::lock_guard lock(mutex_);
-  const size_t held = counters_.total().now;
-  CHECK(bytes <= limit_ && held <= limit_ - bytes, Status::does_not_fit,
-        fmt::format(
-            "device memory for \"{}\" does not fit: it needs {} ({} bytes), {} of the limit of {} are taken",
-            scope, mebibytes(bytes), bytes, mebibytes(held), mebibytes(limit_)),
-        kLimitKey, kMakeItFit);
+  check_memory_limit(scope, bytes, counters_.total().now, limit_);
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
@@ -44,7 +32,7 @@ void* CudaMemory::allocate(size_t bytes, std::string_view scope) {
                 fmt::format("the card has no {} for \"{}\", though the limit of {} is not reached: another "
                             "program uses its memory",
                             mebibytes(bytes), scope, mebibytes(limit_)),
-                kLimitKey, "end the other program, or lower device.memory_limit");
+                kMemoryLimitKey, "end the other program, or lower device.memory_limit");
   }
   CUDA_CHECK(status, fmt::format("device memory for \"{}\"", scope));
   buffers_.emplace(static_cast<const std::byte*>(data), bytes);

@@ -6,17 +6,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "gpu/memory_limit.h"
+
 namespace tandem::gpu {
 
 namespace {
-
-constexpr const char* kLimitKey = "device.memory_limit";
-constexpr const char* kMakeItFit =
-    "a smaller train_micro_batch_size_per_gpu or model, or a higher device.memory_limit";
-
-std::string mebibytes(size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
 
 /// Closes on the way out: the mappings keep the memory.
 struct MemFile {
@@ -47,7 +41,7 @@ Mapping::Mapping(size_t bytes) : bytes_(bytes) {
   throw Error(
       Status::does_not_fit,
       fmt::format("the system refuses {} of device memory: {}", mebibytes(bytes), std::strerror(reason)),
-      kLimitKey, kMakeItFit);
+      kMemoryLimitKey, kMakeItFit);
 }
 
 Mapping::~Mapping() {
@@ -57,12 +51,7 @@ Mapping::~Mapping() {
 
 std::shared_ptr<const Mapping> DeviceMemory::allocate(size_t bytes, std::string_view scope) {
   const std::lock_guard lock(mutex_);
-  const size_t held = counters_.total().now;
-  CHECK(bytes <= limit_ && held <= limit_ - bytes, Status::does_not_fit,
-        fmt::format(
-            "device memory for \"{}\" does not fit: it needs {} ({} bytes), {} of the limit of {} are taken",
-            scope, mebibytes(bytes), bytes, mebibytes(held), mebibytes(limit_)),
-        kLimitKey, kMakeItFit);
+  check_memory_limit(scope, bytes, counters_.total().now, limit_);
   auto mapping = std::make_shared<const Mapping>(bytes);
   buffers_.emplace(mapping->face(), mapping);
   counters_.add(scope, bytes);

@@ -56,19 +56,6 @@ class HostPin final : public Pin::Registration {
   std::span<std::byte> host_;
 };
 
-class HostPromise final : public FencePromise {
- public:
-  HostPromise(std::shared_ptr<Runtime> runtime, std::string name) : runtime_(std::move(runtime)) {
-    state_.name = std::move(name);
-  }
-  void fulfil(Fence fence) override { runtime_->fulfil(state_, std::move(fence)); }
-  [[nodiscard]] Fence recorded() override { return runtime_->recorded(state_); }
-
- private:
-  std::shared_ptr<Runtime> runtime_;
-  PromiseState state_;
-};
-
 /// Opens what its kernel declared and nothing else.
 class OpenKernel final : public KernelContext {
  public:
@@ -142,7 +129,7 @@ std::vector<std::unique_ptr<HostLane>> HostDevice::lanes(std::span<const std::st
 }
 
 std::shared_ptr<FencePromise> HostDevice::promise(std::string name) {
-  return std::make_shared<HostPromise>(runtime_, std::move(name));
+  return make_promise(runtime_, std::move(name));
 }
 
 Ops& HostDevice::ops() {

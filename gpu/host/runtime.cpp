@@ -363,4 +363,25 @@ std::vector<WaitRecord> Runtime::waits() const {
   return waits_;
 }
 
+namespace {
+
+class RuntimePromise final : public FencePromise {
+ public:
+  RuntimePromise(std::shared_ptr<Runtime> runtime, std::string name) : runtime_(std::move(runtime)) {
+    state_.name = std::move(name);
+  }
+  void fulfil(Fence fence) override { runtime_->fulfil(state_, std::move(fence)); }
+  [[nodiscard]] Fence recorded() override { return runtime_->recorded(state_); }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  PromiseState state_;
+};
+
+}  // namespace
+
+std::shared_ptr<FencePromise> make_promise(std::shared_ptr<Runtime> runtime, std::string name) {
+  return std::make_shared<RuntimePromise>(std::move(runtime), std::move(name));
+}
+
 }  // namespace tandem::gpu

@@ -170,6 +170,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::vector<WaitRecord> waits_;
 };
 
+/// A promise of a device whose threads and lanes are this runtime's.
+std::shared_ptr<FencePromise> make_promise(std::shared_ptr<Runtime> runtime, std::string name);
+
 /// Real concurrency: one thread per runner.
 std::shared_ptr<Runtime> make_threaded_runtime(bool check_order);
 

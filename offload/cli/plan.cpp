@@ -21,8 +21,6 @@ namespace {
 
 json::Value known(size_t bytes) { return bytes == SIZE_MAX ? json::Value() : json::Value(bytes); }
 
-int64_t tokens_of(const TrainSetup& setup) { return setup.micro_batches * setup.tokens_per_micro_batch(); }
-
 void add_times(json::Object& all, const TimeReport& times) {
   json::Object hidden;
   for (const auto& [schedule, tokens] : times.hidden_from_tokens)
@@ -137,7 +135,7 @@ class Plan : public Command {
       print(model, table, machine, setup);
       for (const PlanTier& tier : report.tiers) print(tier);
       fmt::print("\n{}\n", report.fits() ? "It fits." : "It does not fit.");
-      if (times) print(*times, *hardware, tokens_of(setup));
+      if (times) print(*times, *hardware, setup.tokens_per_step());
     }
     if (report.fits()) return Status::ok;
     throw Error(Status::does_not_fit, "the run does not fit: " + report.lack,
